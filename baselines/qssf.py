@@ -16,7 +16,7 @@ class Qssf:
     Hu, Sun, Yan, Wen, Zhang, "Characterization and prediction of deep learning workloads in large-scale GPU
     datacenters", SC'21, section 4.2 (QSSF service). As in the published simulator, no job passes one that does not fit,
     and jobs are consolidated. Run times are those that the view shows; the paper predicts them from the users' earlier
-    jobs of similar names and by gradient boosting; here that is the predictor's part (`predictor=group_history`). The
+    jobs of similar names and by gradient boosting; here that is the predictor's part (`predictor=helios`). The
     published one keeps the priority that a waiting job got at first; here it follows the view. Ties are broken by
     submission.
     """

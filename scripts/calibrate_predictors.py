@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from envs.evaluation.files import write_frame
 from envs.scheduling import WorkPredictor
-from envs.simulation import train_predictor
+from envs.simulation import check_unseen, train_predictor
 from experiments.predictors.scores import score_predictors, summarise_scores
 from launch.building import build_object
 from launch.describe import describe_prediction
@@ -25,6 +25,7 @@ from launch.runs import print_frame
 def main(run: PredictionRun, folder: Path) -> None:
     """Train predictors, predict the run times of held-out jobs, print how they agree with the truth, write scores."""
     inputs = build_inputs(run.problem)
+    check_unseen(inputs.source, run.split)
     built = {name: build_object(component, WorkPredictor) for name, component in run.predictors.items()}
     for predictor in built.values():
         train_predictor(replace(inputs.setup, predictor=predictor), inputs.source)

@@ -96,17 +96,19 @@ class Groups:
 
     Attributes:
         user: the user of each name.
+        users: number of each user, by tenant and user.
+        names: number of each name, by tenant, user and name; for a job without a name, "" and its chain.
     """
 
     def __init__(self) -> None:
         self.user: list[int] = []
-        self._users: dict[GroupKey, int] = {}
-        self._names: dict[GroupKey, int] = {}
+        self.users: dict[GroupKey, int] = {}
+        self.names: dict[GroupKey, int] = {}
 
     def copy(self) -> "Groups":
         """Return a copy that grows by itself."""
         other = Groups()
-        other.user, other._users, other._names = list(self.user), dict(self._users), dict(self._names)
+        other.user, other.users, other.names = list(self.user), dict(self.users), dict(self.names)
         return other
 
     def find(self, jobs: JobFacts, gap: Seconds, episode: str = "") -> IntArray:
@@ -127,10 +129,10 @@ class Groups:
             user = str(jobs.tenant[job]), str(jobs.user[job])
             chain = f"{episode} {job}" if begins else chain
             key = (*user, str(jobs.name[job])) if jobs.name[job] else (*user, "", chain)
-            if key not in self._names:
-                self._names[key] = len(self.user)
-                self.user.append(self._users.setdefault(user, len(self._users)))
-            found[job] = self._names[key]
+            if key not in self.names:
+                self.names[key] = len(self.user)
+                self.user.append(self.users.setdefault(user, len(self.users)))
+            found[job] = self.names[key]
         return found
 
 

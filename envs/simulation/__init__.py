@@ -5,7 +5,7 @@ from envs.simulation.link_limit import LinkLimit
 from envs.simulation.log import EVENT, SHARE, EventKind, EventLog
 from envs.simulation.market import BidArrays, Changes, Market
 from envs.simulation.pooled_history import PooledHistory
-from envs.simulation.predictions import train_predictor
+from envs.simulation.predictions import check_unseen, train_predictor
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import Failures, Information, Rounds, Scenario
 from envs.simulation.setup import Setup
@@ -46,6 +46,7 @@ __all__ = [
     "Snapshot",
     "State",
     "ThroughputTable",
+    "check_unseen",
     "plays_compiled",
     "run_episode",
     "train_predictor",

@@ -10,11 +10,12 @@ from envs.simulation.ordered_set import next_member
 from envs.simulation.setup import Setup
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.world import World
-from envs.types import NUM_OUTCOMES, FloatArray, IntArray, JobFacts, MurmurationError
-from envs.workloads import Workload, WorkloadSource
+from envs.types import NUM_OUTCOMES, FloatArray, IntArray, JobFacts, MurmurationError, TraceError
+from envs.workloads import TraceSource, Workload, WorkloadSource
 
 HISTORY = 20  # past episodes
 HISTORY_SEED = 40
+TRAIN, ALL = "train", "all"  # the split from which predictors learn, and that of all jobs of a trace
 SHORTEST_RUN = 1e-3  # seconds; no outcome is shorter
 
 
@@ -70,20 +71,44 @@ class Predictions:
 
 
 def train_predictor(setup: Setup, source: WorkloadSource, num_episodes: int = HISTORY) -> None:
-    """Train the setup's predictor on workloads of the source's split for training, which are always the same.
+    """Train the setup's predictor on the source's split for training: on all of a trace's, or on the same draws always.
 
     Args:
         setup: the setup.
         source: of the jobs that will be predicted.
-        num_episodes: the number of workloads.
+        num_episodes: the number of workloads that are drawn, where jobs are drawn.
+
+    Raises:
+        TraceError: a trace has no split for training.
     """
     rng = np.random.default_rng(HISTORY_SEED)
+    if isinstance(source, TraceSource):
+        workloads = [source.whole(TRAIN)]
+    else:
+        workloads = [source.episode(rng, TRAIN) for _ in range(num_episodes)]
     episodes = []
-    for _ in range(num_episodes):
-        workload = source.episode(rng, "train")
+    for workload in workloads:
         table = ThroughputTable.of(setup, workload.models, int(workload.jobs["max_gpus"].max()))
         episodes.append(facts_of(workload, workload.jobs["work"] / ideal_throughputs(workload, setup, table)))
     setup.predictor.train(episodes)
+
+
+def check_unseen(source: WorkloadSource, split: str | None) -> None:
+    """Assert that predictors have not learnt from the jobs that they are asked about.
+
+    Args:
+        source: of the jobs.
+        split: the split that is played; None for the source's own choice.
+
+    Raises:
+        TraceError: the split of a trace has jobs of its training days. Splits of drawn jobs share none.
+    """
+    if isinstance(source, TraceSource) and (played := split or source.evaluate_on) in (TRAIN, ALL):
+        others = ", ".join(name for name in source.splits if name not in (TRAIN, ALL))
+        raise TraceError(
+            f"workload {source.name}: split {played!r} has the jobs from whose run times the predictor learns; "
+            f"play another one with split=, of {others or 'none: set workload.splits'}"
+        )
 
 
 def ideal_throughputs(workload: Workload, setup: Setup, table: ThroughputTable) -> FloatArray:

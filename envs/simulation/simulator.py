@@ -113,10 +113,10 @@ def check_runnable(workload: Workload, cluster: ClusterSpec, table: ThroughputTa
     columns = workload.jobs
     largest = np.minimum(columns["max_gpus"], runs.shape[1] - 1)
     for job in np.flatnonzero(columns["min_gpus"] > cluster.num_gpus)[:1]:
-        name = workload.names[job] if workload.names else job
         raise ClusterError(
-            f"workload {workload.name}: job {name} needs {columns['min_gpus'][job]} GPUs, cluster {cluster.name} has "
-            f"{cluster.num_gpus}; choose a larger cluster or set workload.max_gpus={cluster.num_gpus}"
+            f"workload {workload.name}: {workload.label(int(job))} needs {columns['min_gpus'][job]} GPUs, "
+            f"cluster {cluster.name} has {cluster.num_gpus}; choose a larger cluster or set "
+            f"workload.max_gpus={cluster.num_gpus}"
         )
     for model in np.unique(columns["model"]):
         able = np.cumsum(np.concatenate([[0], (runs | any_runs)[model, 1:]]))

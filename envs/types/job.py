@@ -32,7 +32,7 @@ class JobSpec:
     plan: ExecutionPlan | None = None  # the user's own plan; None leaves the choice to the scheduler
     tenant: str = ""
     guaranteed: bool = False  # has a guaranteed service level; best effort otherwise
-    name: str = ""  # the trace's own name for the job
+    name: str = ""  # its own name, which jobs of one kind share
     user: str = ""  # who submitted it
 
     def __post_init__(self) -> None:

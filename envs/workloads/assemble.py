@@ -77,9 +77,11 @@ class Assembly:
             table,
             models,
             tenants,
-            tuple(frame["name"]) if "name" in frame else (),
             notes=(*notes, said, ranges + range_note(self.elastic)),
+            names=texts_of(frame, "name"),
             plans=tuple(frame["plan"]) if "plan" in frame else (),
+            users=texts_of(frame, "user"),
+            ids=texts_of(frame, "id"),
         )
 
     def _models(self, frame: "pd.DataFrame") -> tuple[IntArray, tuple[str, ...], str]:
@@ -139,6 +141,11 @@ class Assembly:
             )
         work: FloatArray = frame["duration"].to_numpy(np.float64) * throughput
         return work
+
+
+def texts_of(frame: "pd.DataFrame", column: str) -> tuple[str, ...]:
+    """Return a column of texts of a reader's frame, one per row; empty if it has no such column, or no text there."""
+    return tuple(frame[column]) if column in frame and (frame[column] != "").any() else ()
 
 
 def file_prefix(frame: "pd.DataFrame") -> str:

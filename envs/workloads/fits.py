@@ -46,7 +46,7 @@ def check_workload_fits(workload: Workload, cluster: ClusterSpec, performance: P
     Raises:
         ClusterError: one line with the first job that cannot run, and the fix.
     """
-    check_sizes(f"workload {workload.name}", workload.jobs["num_gpus"], cluster, lambda job: _name(workload, job))
+    check_sizes(f"workload {workload.name}", workload.jobs["num_gpus"], cluster, workload.label)
     if performance is None:
         return
     throughputs = ModelThroughputs(performance)
@@ -55,12 +55,8 @@ def check_workload_fits(workload: Workload, cluster: ClusterSpec, performance: P
         model, num_gpus = workload.models[pair["model"]], int(pair["num_gpus"])
         if not throughputs.runs(model, num_gpus, cluster):
             raise ClusterError(
-                f"workload {workload.name}: {_name(workload, int(job))} ({model}) does not run on "
+                f"workload {workload.name}: {workload.label(int(job))} ({model}) does not run on "
                 f"{num_gpus} GPUs of any type "
                 f"of cluster {cluster.name} ({', '.join(cluster.gpu_types)}); take GPUs with more "
                 "memory, or leave the model out"
             )
-
-
-def _name(workload: Workload, job: int) -> str:
-    return f"job {job} ({workload.names[job]})" if workload.names and workload.names[job] else f"job {job}"

@@ -1,7 +1,7 @@
 """Splits of a trace in time that share no jobs, and windows with a warm-up to report on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -115,8 +115,10 @@ class Windows:
     def cut(self, workload: Workload, first: int, last: int, name: str) -> tuple[Workload, ...]:
         """Cut the windows out of jobs `first` to `last` (exclusive), each with t = 0 at its start.
 
+        Windows in whose measured span no job is submitted are left out, with a note.
+
         Raises:
-            TraceError: the split is shorter than a window, or a window has no measured job.
+            TraceError: the split is shorter than a window, or no window has a measured job.
         """
         submit = workload.jobs["submit_time"][first:last]
         length = (self.warmup + self.measure + self.after) * DAY
@@ -129,13 +131,19 @@ class Windows:
         found: list[Workload] = []
         for index, start in enumerate(float(submit[0]) + np.linspace(0.0, room, self.count)):
             edges = np.searchsorted(submit, [start, start + length], side="left")
+            if edges[0] == edges[1]:
+                continue
             window = (self.warmup * DAY, (self.warmup + self.measure) * DAY)
             part = workload.slice(
                 first + int(edges[0]), first + int(edges[1]), start=float(start), name=f"{name}-{index}", window=window
             )
-            if not part.measured.any():
-                raise TraceError(
-                    f"workload {part.name}: no job is submitted in its measured span; lengthen windows.measure"
-                )
-            found.append(part)
+            if part.measured.any():
+                found.append(part)
+        if not found:
+            raise TraceError(
+                f"workload {name}: no job is submitted in the measured span of any window; lengthen windows.measure"
+            )
+        if len(found) < self.count:
+            idle = f"{self.count - len(found)} of {self.count} windows of {name} have no measured job and are left out"
+            found = [replace(part, notes=(*part.notes, idle)) for part in found]
         return tuple(found)

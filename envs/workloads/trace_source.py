@@ -133,14 +133,23 @@ class TraceSource:
         """Return the windows of a split, or the split as one workload; see `WorkloadSource.evaluation`."""
         split = self.evaluate_on if split is None else split
         if split not in self._evaluation:
-            first, last, start = self._bounds(split)
-            if self.windows.count:
-                found = self.windows.cut(self.workload, first, last, f"{self.name}-{split}")
-            else:
-                name = self.name if split == WHOLE else f"{self.name}-{split}"
-                found = (self.workload.slice(first, last, start=start, name=name),)
+            first, last, _ = self._bounds(split)
+            cut = self.windows.count
+            found = (
+                self.windows.cut(self.workload, first, last, f"{self.name}-{split}") if cut else (self.whole(split),)
+            )
             self._evaluation[split] = found
         return self._evaluation[split]
+
+    def whole(self, split: str) -> Workload:
+        """Return all jobs of a split as one workload.
+
+        Raises:
+            TraceError: the split does not exist.
+        """
+        first, last, start = self._bounds(split)
+        name = self.name if split == WHOLE else f"{self.name}-{split}"
+        return self.workload.slice(first, last, start=start, name=name)
 
     def _bounds(self, split: str) -> tuple[int, int, Seconds]:
         """Return (first job, end of jobs (exclusive), start time) of a split."""

@@ -55,18 +55,19 @@ class Workload:
     jobs: npt.NDArray[np.void]
     models: tuple[str, ...]
     tenants: tuple[str, ...] = ("",)
-    names: Sequence[str] = ()  # the trace's own job names, one per row; may be empty
+    names: Sequence[str] = ()  # each job's own name, which jobs of one kind share, one per row; may be empty
     window: tuple[Seconds, Seconds] = (0.0, np.inf)
     plans: Sequence[ExecutionPlan | None] = ()  # the users' own execution plans, one per row; may be empty
     notes: tuple[str, ...] = field(default=())  # printed with results: skipped rows, assigned models
     users: Sequence[str] = ()  # who submitted each job, one per row; may be empty
+    ids: Sequence[str] = ()  # of each job in its trace, one per row, shown in messages; may be empty
 
     def __post_init__(self) -> None:
         if self.jobs.dtype != JOB_COLUMNS:
             raise TraceError(f"workload {self.name}: the dtype of jobs is {self.jobs.dtype}; it must be JOB_COLUMNS")
         if len(self.jobs) == 0:
             raise TraceError(f"workload {self.name}: has no jobs; widen its slice")
-        for column in ("names", "plans", "users"):
+        for column in ("names", "plans", "users", "ids"):
             given = getattr(self, column)
             if given and len(given) != len(self.jobs):
                 raise TraceError(
@@ -164,8 +165,14 @@ class Workload:
             names=self.names[first:last],
             plans=self.plans[first:last],
             users=self.users[first:last],
+            ids=self.ids[first:last],
             window=window,
         )
+
+    def label(self, job: JobId) -> str:
+        """Return a job as messages name it: by its row, and by its id or name in the trace."""
+        own = self.ids[job] if self.ids else self.names[job] if self.names else ""
+        return f"job {job} ({own})" if own else f"job {job}"
 
     @property
     def known_models(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from envs.evaluation.task import Task, hash_problem
 from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler, ThroughputEstimator, WorkPredictor
-from envs.simulation import Scenario, Setup, train_predictor
+from envs.simulation import Scenario, Setup, check_unseen, train_predictor
 from envs.simulation.jit import on_first_compilation
 from envs.types import ClusterSpec, TraceError
 from envs.workloads import TraceSource, Workload, WorkloadSource
@@ -78,9 +78,11 @@ def find_workloads(inputs: RunInputs, split: str | None, episodes: int | None = 
         episodes: the number of workloads, the first ones; None for all.
 
     Raises:
-        TraceError: there is no such split.
+        TraceError: there is no such split, or run times must be predicted from jobs that it has.
     """
     source = inputs.source
+    if inputs.setup.scenario.information.work == "predicted":
+        check_unseen(source, split)
     played = source.evaluation(split)
     if isinstance(source, TraceSource) and source.evaluate_on != TEST:
         own, other = (TEST, source.evaluate_on) if split == TEST else (split or source.evaluate_on, TEST)

@@ -32,7 +32,7 @@ UNITS: dict[str, Sequence[str]] = {
 
 FIELDS = (
     *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "min_gpus", "max_gpus", "gpu_type"),
-    *("cpu_cores", "memory", "model", "batch_size", "tenant", "name", "guaranteed"),
+    *("cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
 )
 
 
@@ -43,7 +43,8 @@ class CsvTrace:
     Required are `submit_time`, `num_gpus`, and `duration`, `start_time` with `end_time`, or `work`. Work in steps needs
     `batch_size`. Without `work`, it is the duration times the throughput on the row's GPU type. CPU cores and memory
     are checked and reported, and not used otherwise: the world divides those of a node by what each job's model can
-    use. A row with a field that cannot be read, or is out of range, is bad: it is left out, counted, and named in the
+    use. `name` is what jobs of one kind share, such as a script; each job has an `id` of its own, which messages show.
+    A row with a field that cannot be read, or is out of range, is bad: it is left out, counted, and named in the
     report.
 
     Args:
@@ -186,7 +187,7 @@ class CsvTrace:
         for name, ours in (("model", self.models), ("gpu_type", self.gpu_types)):
             if self._has(name):
                 jobs[name] = self._named(table, name, ours)
-        for name in ("tenant", "name"):
+        for name in ("tenant", "user", "name", "id"):
             if self._has(name):
                 jobs[name] = table.text(self._column(name))
         if self._has("guaranteed"):

@@ -21,7 +21,8 @@ class HeliosTrace:
     The published schema is `job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time,
     duration, queue`. Times are local calendar text; the duration is seconds of execution. Jobs without GPUs, more than
     half of all jobs, are skipped. Failed and cancelled jobs are kept, because they held their GPUs for the stated
-    duration. t = 0 is the midnight before the first job. Models are assigned afterwards. V100 as the GPU type is an
+    duration. Users are kept; the publication has no names of jobs. t = 0 is the midnight
+    before the first job. Models are assigned afterwards. V100 as the GPU type is an
     assumption.
 
     Args:
@@ -53,8 +54,10 @@ class HeliosTrace:
             "duration": duration,
             "num_gpus": num_gpus,
             "tenant": tenant,
-            "name": table.text("job_id"),
+            "id": table.text("job_id"),
         }
+        if "user" in table.columns:
+            columns["user"] = table.text("user")
         note = "failed and cancelled jobs are kept with the time that they ran"
         if self.timezone is None:
             note += "; times are local, without a stated zone"

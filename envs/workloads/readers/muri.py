@@ -58,7 +58,7 @@ class MuriTrace:
             "submit_time": submit,
             "duration": duration,
             "num_gpus": num_gpus,
-            "name": table.text("job_id"),
+            "id": table.text("job_id"),
         }
         notes = ["times are in milliseconds in the file"]
         if self.assigned_models:

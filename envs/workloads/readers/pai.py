@@ -1,4 +1,4 @@
-"""Alibaba PAI, cluster-trace-gpu-v2020: a folder of pai_job_table.csv and pai_task_table.csv, both without headers."""
+"""Alibaba PAI, cluster-trace-gpu-v2020: a folder of tables without headers, one for jobs and one for their tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ TASK_HEADER = (
     *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),
     *("plan_cpu", "plan_mem", "plan_gpu", "gpu_type"),
 )
+GROUP_HEADER = ("inst_id", "user", "gpu_type_spec", "group", "workload")
 # The trace's names of GPU types; MISC stands for K40m, K80 and M60 (README of the trace).
 _GPU_TYPES: Mapping[str, str] = MappingProxyType(
     {"T4": "T4", "P100": "P100", "V100": "V100", "V100M32": "V100", "MISC": "K80"}
@@ -31,7 +32,9 @@ class PaiTrace:
     A job is submitted at its `start_time` and runs from the start of its first GPU task to the end of its last one. It
     requests the GPUs of all its tasks' instances; a share of a GPU (`plan_gpu` under 100) counts as a whole GPU,
     because jobs cannot request less here. Jobs without GPUs and jobs without recorded times are skipped. The GPU type
-    of the first GPU task turns the duration into work. Models are assigned afterwards.
+    of the first GPU task turns the duration into work. Models are assigned afterwards. Users become tenants, too.
+    If the folder has pai_group_tag_table.csv, a job's name is its group there: jobs of one group have similar inputs,
+    such as scripts and parameters, and count as repeated.
     """
 
     gpu_type: str = "T4"  # where the trace names none
@@ -58,9 +61,12 @@ class PaiTrace:
             "duration": duration,
             "num_gpus": num_gpus,
             "tenant": table.text("user"),
-            "name": job,
+            "user": table.text("user"),
+            "id": job,
             "gpu_type": mine["gpu_type"].to_numpy(),
         }
+        if groups := _find(path, "pai_group_tag_table"):
+            columns["name"] = _groups(groups, table.text("inst_id"), strict)
         notes = (f"{shared:,} GPU tasks request a share of a GPU, which counts as a whole GPU", *task_notes)
         return table.finish(columns, notes=notes)
 
@@ -100,12 +106,26 @@ def _types(named: TextArray, default: str) -> TextArray:
     return found
 
 
+def _groups(path: Path, instances: TextArray, strict: bool) -> TextArray:
+    """object[num_jobs]: the group of each job by its `inst_id`, "" for those that have none."""
+    table = read_csv("pai group tag", path, GROUP_HEADER, header=GROUP_HEADER, strict=strict)
+    group_of = dict(zip(table.text("inst_id")[table.sound], table.text("group")[table.sound], strict=True))
+    found = np.empty(len(instances), dtype=object)
+    found[:] = [group_of.get(instance, "") for instance in instances]
+    return found
+
+
 def _file(folder: Path, table: str) -> Path:
     if not folder.is_dir():
         raise TraceError(
             f"{folder}: is not a folder; a PAI trace is a folder with pai_job_table.csv and pai_task_table.csv"
         )
-    for suffix in (".csv", ".csv.gz"):
-        if (folder / f"{table}{suffix}").exists():
-            return folder / f"{table}{suffix}"
-    raise TraceError(f"{folder}: has no {table}.csv; unpack {table}.tar.gz of the trace there")
+    found = _find(folder, table)
+    if found is None:
+        raise TraceError(f"{folder}: has no {table}.csv; unpack {table}.tar.gz of the trace there")
+    return found
+
+
+def _find(folder: Path, table: str) -> Path | None:
+    """Return the file of a table, compressed or not, or None."""
+    return next((file for suffix in (".csv", ".csv.gz") if (file := folder / f"{table}{suffix}").exists()), None)

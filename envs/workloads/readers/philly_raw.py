@@ -27,8 +27,8 @@ class PhillyRawTrace:
 
     A job's duration is the time of all its attempts together, since a retry held GPUs as well. Its number of GPUs is
     that of its last attempt. Jobs that never ran and jobs without recorded times are skipped. t = 0 is the midnight
-    before the first job. Virtual clusters become tenants. Models are assigned afterwards. P100 as the GPU type is an
-    assumption.
+    before the first job. Virtual clusters become tenants, and users are kept. Models are assigned afterwards.
+    P100 as the GPU type is an assumption.
 
     Args:
         timezone: IANA name of the zone of the times, such as America/Los_Angeles; None uses them unchanged.
@@ -46,7 +46,7 @@ class PhillyRawTrace:
         entries = _entries(path)
         zone = UTC if self.timezone is None else find_zone(self.timezone)
         facts = [_facts(entry, zone) for entry in entries]
-        names = ("submitted_time", "duration", "gpus", "vc", "jobid", "verdict")
+        names = ("submitted_time", "duration", "gpus", "vc", "jobid", "user", "verdict")
         columns = {name: [fact[at] for fact in facts] for at, name in enumerate(names)}
         table = TraceTable(self.name, path, columns, range(1, len(entries) + 1), strict=strict)
         verdict = table.text("verdict")
@@ -63,7 +63,8 @@ class PhillyRawTrace:
             "duration": duration,
             "num_gpus": num_gpus,
             "tenant": table.text("vc"),
-            "name": table.text("jobid"),
+            "id": table.text("jobid"),
+            "user": table.text("user"),
         }
         note = "a job's duration is that of all its attempts, its number of GPUs that of the last"
         notes = (note, CLOCK_NOTE) if self.timezone is None else (note,)
@@ -101,24 +102,30 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _facts(entry: Any, zone: tzinfo) -> tuple[str, str, str, str, str, str]:
-    """Return (submitted, duration, GPUs, virtual cluster, job id, reason to reject) of one entry, as text."""
+def _text(entry: dict[str, Any], key: str) -> str:
+    """Return a value as text, "" if it is missing or null."""
+    value = entry.get(key)
+    return "" if value is None else str(value)
+
+
+def _facts(entry: Any, zone: tzinfo) -> tuple[str, ...]:
+    """Return (submitted, duration, GPUs, virtual cluster, job id, user, reason to reject) of one entry, as text."""
     if not isinstance(entry, dict):
-        return "", "", "", "", "", f"{type(entry).__name__} instead of an object"
-    submitted, tenant, job = (str(entry.get(key, "")) for key in ("submitted_time", "vc", "jobid"))
+        return "", "", "", "", "", "", f"{type(entry).__name__} instead of an object"
+    submitted, *who = (_text(entry, key) for key in ("submitted_time", "vc", "jobid", "user"))
     try:
         attempts = entry["attempts"]
         if not attempts:
-            return submitted, "", "", tenant, job, NO_ATTEMPT
+            return submitted, "", "", *who, NO_ATTEMPT
         spans = [(attempt["start_time"], attempt["end_time"]) for attempt in attempts]
         if any(time in (None, "None", "") for span in spans for time in span):
-            return submitted, "", "", tenant, job, NO_TIMES
+            return submitted, "", "", *who, NO_TIMES
         dates = [(datetime.strptime(start, LAYOUT), datetime.strptime(end, LAYOUT)) for start, end in spans]
         if any(date.year < EARLIEST_YEAR for span in dates for date in span):
-            return submitted, "", "", tenant, job, f"an attempt before {EARLIEST_YEAR}"
+            return submitted, "", "", *who, f"an attempt before {EARLIEST_YEAR}"
         instants = [[date.replace(tzinfo=zone).astimezone(UTC) for date in span] for span in dates]
         duration = sum((end - start).total_seconds() for start, end in instants)
         gpus = sum(len(node["gpus"]) for node in attempts[-1]["detail"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        return submitted, "", "", tenant, job, f"{type(error).__name__}: {error}"
-    return submitted, str(duration), str(gpus), tenant, job, ""
+        return submitted, "", "", *who, f"{type(error).__name__}: {error}"
+    return submitted, str(duration), str(gpus), *who, ""

@@ -69,7 +69,7 @@ class RubickTrace:
             "num_gpus": num_gpus,
             "work": steps * batch,
             "model": model,
-            "name": table.text("name"),
+            "id": table.text("name"),
             "guaranteed": guaranteed == 1,
             "plan": plans,
         }

@@ -37,11 +37,11 @@ class SlurmTrace:
             --format=JobID,JobName,User,Account,State,Submit,Elapsed,AllocTRES > jobs.txt
 
     with any further columns, and without `--allocations` too. `JobID`, `State`, `Submit`, `Elapsed` and `AllocTRES` are
-    needed; `Account`, or else `User`, becomes the tenant. A task of a job array is a job. Job steps (123.batch, 123.0),
-    jobs that have not ended, and jobs without GPUs or a run time are skipped. Of a requeued job, which has one line per
-    run under `--duplicates`, the last run counts, as without that option. Failed, cancelled and timed-out jobs are
-    kept, because they held their GPUs; `states` chooses others. Models are assigned afterwards. t = 0 is the midnight
-    before the first job.
+    needed; `Account`, or else `User`, becomes the tenant, and `User` and `JobName` are kept. A task of a job array is a
+    job. Job steps (123.batch, 123.0), jobs that have not ended, and jobs without GPUs or a run time are skipped. Of a
+    requeued job, which has one line per run under `--duplicates`, the last run counts, as without that option. Failed,
+    cancelled and timed-out jobs are kept, because they held their GPUs; `states` chooses others. Models are assigned
+    afterwards. t = 0 is the midnight before the first job.
 
     Args:
         states: the states to keep, such as [COMPLETED]; all in which a job has ended if empty.
@@ -77,8 +77,11 @@ class SlurmTrace:
             "submit_time": submit,
             "duration": duration,
             "num_gpus": num_gpus,
-            "name": table.text("JobID"),
+            "id": table.text("JobID"),
         }
+        for column, theirs in (("user", "User"), ("name", "JobName")):
+            if theirs in table.columns:
+                columns[column] = table.text(theirs)
         if owner := next((each for each in ("Account", "User") if each in table.columns), None):
             columns["tenant"] = table.text(owner)
         notes = ["failed, cancelled and timed-out jobs are kept with the time that they ran"] if not self.states else []

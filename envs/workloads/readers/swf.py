@@ -10,7 +10,7 @@ import pandas as pd
 from envs.types import TraceError
 from envs.workloads.readers.files import limit_values, read_lines
 from envs.workloads.readers.report import ReadReport
-from envs.workloads.readers.table import MAX_GPUS, TraceTable
+from envs.workloads.readers.table import MAX_GPUS, TextArray, TraceTable
 
 # The fields of a line, in order: Feitelson, Tsafrir, Krakov, Experience with the Parallel Workloads Archive, 2014.
 FIELDS = (
@@ -26,8 +26,8 @@ class SwfTrace:
     """Any trace in the Standard Workload Format, in which lines that begin with ; are comments and -1 means unknown.
 
     A job's GPUs are its requested processors, or the allocated ones if the request is unknown, divided by
-    `processors_per_gpu` and rounded up. Users become tenants. Models are assigned afterwards, since the jobs are not
-    training jobs.
+    `processors_per_gpu` and rounded up. Users become tenants, too, and the number of the executable is a job's name.
+    Models are assigned afterwards, since the jobs are not training jobs.
 
     Args:
         processors_per_gpu: processors that count as one GPU.
@@ -60,9 +60,16 @@ class SwfTrace:
             "duration": run_time,
             "num_gpus": np.ceil(processors / self.processors_per_gpu),
             "tenant": table.text("user"),
-            "name": table.text("job"),
+            "id": table.text("job"),
+            "user": _known(table.text("user")),
+            "name": _known(table.text("executable")),
         }
         return table.finish(columns, notes=(f"one GPU stands for {self.processors_per_gpu} processor(s)",))
+
+
+def _known(texts: TextArray) -> TextArray:
+    """object[num_rows]: the same texts, with "" for those that are unknown."""
+    return np.where(texts == "-1", "", texts)
 
 
 def _table(path: Path, strict: bool) -> TraceTable:

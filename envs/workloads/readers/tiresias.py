@@ -34,6 +34,6 @@ class TiresiasTrace:
             "submit_time": submit,
             "duration": duration,
             "num_gpus": num_gpus,
-            "name": table.text("job_id"),
+            "id": table.text("job_id"),
         }
         return table.finish(columns)

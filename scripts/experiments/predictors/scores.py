@@ -7,19 +7,20 @@ import pandas as pd
 
 from envs.scheduling import WorkPredictor
 from envs.simulation import Setup, ThroughputTable
+from envs.simulation.pooled_history import LEVELS
 from envs.simulation.predictions import facts_of, ideal_throughputs
-from envs.types import NUM_OUTCOMES, BoolArray, FloatArray, JobFacts
+from envs.types import FloatArray
 from envs.workloads import Workload
 
-INSIDE = (0.5, 0.75)  # central intervals; 32 outcomes tell nothing certain of wider ones
+INSIDE = (0.5, 0.75, 0.9)  # central intervals
 
 
 def score_predictors(
     predictors: Mapping[str, WorkPredictor], workloads: Sequence[Workload], setup: Setup
 ) -> pd.DataFrame:
-    """Ask each predictor about every job at its submission, when all jobs have ended that could have.
+    """Ask each predictor about every job at its submission, beside the earlier jobs of its workload.
 
-    Jobs count as ended once they have been submitted for as long as they run, as if none had waited.
+    Earlier jobs have run since their submission, as if none had waited, and have ended once that is their run time.
 
     Args:
         predictors: by name, trained.
@@ -35,11 +36,15 @@ def score_predictors(
         table = ThroughputTable.of(setup, workload.models, int(workload.jobs["max_gpus"].max()))
         facts = facts_of(workload, workload.jobs["work"] / ideal_throughputs(workload, setup, table))
         for job in range(len(workload)):
-            asked = facts.rows(np.array([job]))._replace(run_time=np.zeros(1))
-            ended = facts.rows(_ended_before(facts, job))
+            past = np.arange(job + 1)
+            so_far = facts.submit[job] - facts.submit[past]
+            over = so_far >= facts.run_time[past]
+            over[job] = False
+            asked = facts.rows(past[~over])._replace(run_time=so_far[~over])
+            ended = facts.rows(past[over])
             truth = float(np.log(facts.run_time[job]))
             for name, predictor in predictors.items():
-                outcomes = np.log(np.maximum(predictor.predict(asked, ended)[0], 1e-3))
+                outcomes = np.log(np.maximum(predictor.predict(asked, ended)[-1], 1e-3))
                 rows.append({"predictor": name} | score_outcomes(outcomes, truth))
     return pd.DataFrame(rows)
 
@@ -48,13 +53,12 @@ def score_outcomes(outcomes: FloatArray, truth: float) -> dict[str, float]:
     """Score equally likely outcomes, float64[NUM_OUTCOMES] in ascending order, against the true one.
 
     The score is the continuous ranked probability score of the outcomes as a distribution (Gneiting and Raftery, JASA
-    2007, eq. 20). The median, and both ends of the intervals, lie between two outcomes.
+    2007, eq. 20). The ends of intervals lie between outcomes, in proportion.
     """
     spread = np.abs(outcomes[:, None] - outcomes[None, :]).mean() / 2
     scores = {"crps": float(np.abs(outcomes - truth).mean() - spread), "error": truth - float(np.median(outcomes))}
     for level in INSIDE:
-        outside = round(NUM_OUTCOMES * (1 - level) / 2)
-        low, high = outcomes[outside - 1 : outside + 1].mean(), outcomes[-outside - 1 : 1 - outside].mean()
+        low, high = np.interp([(1 - level) / 2, (1 + level) / 2], LEVELS, outcomes)
         scores[f"inside {level:.0%}"] = float(low <= truth <= high)
     return scores
 
@@ -64,11 +68,3 @@ def summarise_scores(scores: pd.DataFrame) -> pd.DataFrame:
     grouped = scores.groupby("predictor", sort=False)
     table = grouped[[*(f"inside {level:.0%}" for level in INSIDE), "crps"]].mean()
     return table.assign(rmse=grouped["error"].apply(lambda error: float(np.sqrt((error**2).mean())))).reset_index()
-
-
-def _ended_before(facts: JobFacts, job: int) -> BoolArray:
-    """bool[n]: jobs that have ended when a job is submitted."""
-    before = facts.submit + facts.run_time <= facts.submit[job]
-    before[job:] = False
-    ended: BoolArray = before
-    return ended

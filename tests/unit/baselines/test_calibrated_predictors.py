@@ -20,7 +20,7 @@ def test_scores_of_two_values_are_those_worked_by_hand():
     """Half at 0, half at 2, truth 1: the score is 1 - 2 x 2 / 8 = 0.5; both intervals are the whole range."""
     outcomes = np.repeat([0.0, 2.0], NUM_OUTCOMES // 2)
     found = score_outcomes(outcomes, 1.0)
-    assert found == {"crps": pytest.approx(0.5), "error": 0.0, "inside 50%": 1.0, "inside 75%": 1.0}
+    assert found == {"crps": pytest.approx(0.5), "error": 0.0, "inside 50%": 1.0, "inside 75%": 1.0, "inside 90%": 1.0}
     assert score_outcomes(outcomes, 2.5)["inside 75%"] == 0.0
 
 
@@ -44,6 +44,7 @@ def test_the_command_prints_a_row_for_each_predictor(tmp_path):
     environment = {**os.environ, "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "group_history" in done.stdout
-    assert "pooled_history" in done.stdout
-    assert len(pd.read_csv(tmp_path / "run" / "scores.csv")) == 120
+    names = {path.stem for path in (REPOSITORY / "conf" / "predictor").glob("*.yaml")}
+    assert all(name in done.stdout for name in names)
+    scores = pd.read_csv(tmp_path / "run" / "scores.csv")
+    assert scores["predictor"].value_counts().to_dict() == dict.fromkeys(names, 60)

@@ -1,9 +1,12 @@
 """Which jobs a command plays, and what it says where other commands play others."""
 
+from dataclasses import replace
+
 import pytest
 
 from envs.performance import IdealModel
-from envs.simulation import Setup
+from envs.simulation import Information, Scenario, Setup
+from envs.types import TraceError
 from envs.workloads import SyntheticSource, TraceSource
 from envs.workloads.readers import CsvTrace
 from launch.inputs import RunInputs, find_workloads
@@ -37,3 +40,10 @@ def test_nothing_is_said_where_all_commands_play_the_same(trace, capsys):
         assert find_workloads(each, None) == find_workloads(each, "test")
     assert len(find_workloads(each, None, 2)) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_where_run_times_are_predicted_the_jobs_that_tell_them_are_not_played(trace):
+    predicted = replace(trace, setup=replace(trace.setup, scenario=Scenario(information=Information("predicted"))))
+    with pytest.raises(TraceError, match="split 'all' has the jobs from whose run times the predictor learns"):
+        find_workloads(predicted, None)
+    assert find_workloads(predicted, "test")

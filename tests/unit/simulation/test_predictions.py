@@ -7,11 +7,21 @@ import pytest
 
 from baselines import Srtf
 from envs.performance import IdealModel
-from envs.simulation import Information, PooledHistory, Scenario, Setup, Simulator, run_episode, train_predictor
+from envs.simulation import (
+    Information,
+    PooledHistory,
+    Scenario,
+    Setup,
+    Simulator,
+    check_unseen,
+    run_episode,
+    train_predictor,
+)
 from envs.simulation.pooled_history import LEVELS, product_limit
 from envs.simulation.reference import ReferenceSimulator
-from envs.types import NUM_OUTCOMES, FloatArray, JobFacts, JobSpec, MurmurationError
-from envs.workloads import SyntheticSource, Workload
+from envs.types import NUM_OUTCOMES, FloatArray, JobFacts, JobSpec, MurmurationError, TraceError
+from envs.workloads import SyntheticSource, TraceSource, Workload
+from envs.workloads.readers import CsvTrace
 from tests.unit.simulation.plays import cluster_of
 
 SCENARIO = Scenario(information=Information("predicted"))
@@ -37,6 +47,14 @@ class Stated:
         """See `envs.scheduling.WorkPredictor.predict`."""
         self.calls.append((asked, ended))
         return np.tile(np.repeat([4.0, 12.0], NUM_OUTCOMES // 2), (len(asked.run_time), 1))
+
+
+class Learner(Stated):
+    """Keeps the episodes that it was trained on."""
+
+    def train(self, episodes: Sequence[JobFacts]) -> None:
+        """See `envs.scheduling.WorkPredictor.train`."""
+        self.episodes = list(episodes)
 
 
 @pytest.fixture(params=[Simulator, ReferenceSimulator], ids=["compiled", "reference"])
@@ -161,3 +179,28 @@ def source_durations(source):
 def test_predictions_and_hidden_throughputs_do_not_go_together():
     with pytest.raises(MurmurationError, match="predicted run times would tell the throughputs"):
         Information("predicted", throughput="observed")
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """Ten jobs a minute apart, of users u0 to u9, of which the first six are for training."""
+    path = tmp_path / "jobs.csv"
+    path.write_text("at,took,n,who\n" + "".join(f"{60 * i},{i + 1},1,u{i}\n" for i in range(10)))
+    reader = CsvTrace({"submit_time": "at", "duration": "took", "num_gpus": "n", "user": "who"})
+    return TraceSource(cluster_of(4, 4), IdealModel(("any",)), reader, path=str(path), num_jobs=3)
+
+
+def test_predictors_learn_from_all_training_days_of_a_trace_and_from_no_other_job(trace):
+    predictor = Learner()
+    train_predictor(Setup(cluster_of(4, 4), IdealModel(("any",)), SCENARIO, predictor=predictor), trace)
+    (jobs,) = predictor.episodes
+    assert jobs.user.tolist() == [f"u{i}" for i in range(6)]
+    np.testing.assert_allclose(jobs.run_time, np.arange(1.0, 7.0))
+
+
+@pytest.mark.parametrize("split", ["train", "all"])
+def test_jobs_from_which_predictors_learn_are_not_predicted(trace, split):
+    with pytest.raises(TraceError, match=rf"^workload csv: split '{split}' has the jobs .*, of validation, test$"):
+        check_unseen(trace, split)
+    check_unseen(trace, None)
+    check_unseen(trace, "validation")

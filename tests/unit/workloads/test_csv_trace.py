@@ -106,17 +106,21 @@ def test_elastic_ranges_cores_memory_and_flags(write):
         "memory": "mem",
         "guaranteed": "g",
         "tenant": "t",
-        "name": "id",
+        "user": "u",
+        "name": "s",
+        "id": "id",
     }
-    head = "at,took,n,lo,hi,cpu,mem,g,t,id\n"
+    head = "at,took,n,lo,hi,cpu,mem,g,t,u,s,id\n"
     text = (
-        "0,9,4,1,8,32000,1024,Yes,blue,j1\n1,9,4,5,8,1,1,0,red,j2\n2,9,4,1,3,1,1,,red,j3\n3,9,4,1,8,1,1,maybe,red,j4\n"
+        "0,9,4,1,8,32000,1024,Yes,blue,ann,fit.py,j1\n1,9,4,5,8,1,1,0,red,,,j2\n2,9,4,1,3,1,1,,red,,,j3\n"
+        "3,9,4,1,8,1,1,maybe,red,,,j4\n"
     )
     frame, report = read(write, head + text, columns, units={"cpu_cores": "millicores", "memory": "GiB"})
     (row,) = frame.to_dict("records")
     assert (row["min_gpus"], row["max_gpus"], row["cpu_cores"]) == (1, 8, 32.0)
     assert row["memory"] == pytest.approx(1024 * 2**30 / 1e9)
-    assert (row["guaranteed"], row["tenant"], row["name"]) == (True, "blue", "j1")
+    assert (row["guaranteed"], row["tenant"], row["id"]) == (True, "blue", "j1")
+    assert (row["user"], row["name"]) == ("ann", "fit.py")
     assert [(bad.row, bad.field) for bad in report.examples] == [(3, "lo"), (4, "hi"), (5, "g")]
     assert "cpu_cores: median 8 cores per GPU; checked, not used by the world" in report.notes
 

@@ -24,7 +24,9 @@ TASKS = (
 
 @pytest.fixture
 def folder(write):
-    def made(jobs=JOBS, tasks=TASKS):
+    def made(jobs=JOBS, tasks=TASKS, groups=None):
+        if groups is not None:
+            write("pai/pai_group_tag_table.csv", groups)
         write("pai/pai_job_table.csv", jobs)
         return write("pai/pai_task_table.csv", tasks).parent
 
@@ -33,13 +35,14 @@ def folder(write):
 
 def test_a_trace_by_hand(folder):
     frame, report = PaiTrace().read(folder(), strict=True)
-    assert frame["name"].tolist() == ["j2", "j1"]
+    assert frame["id"].tolist() == ["j2", "j1"]
     assert frame["submit_time"].tolist() == [0.0, 100.0]
     # j1: two half GPUs count as two whole ones, plus one; from the start of its first GPU task to the end of its last.
     assert frame["num_gpus"].tolist() == [2, 3]
     assert frame["duration"].tolist() == [500.0, 540.0]
     assert frame["gpu_type"].tolist() == ["K80", "V100"]
-    assert frame["tenant"].tolist() == ["bob", "alice"]
+    assert frame["tenant"].tolist() == frame["user"].tolist() == ["bob", "alice"]
+    assert "name" not in frame
     assert report.skipped == {"no recorded submission": 1, "no GPU task, or none with recorded times": 2}
     assert report.notes[:3] == (
         "1 GPU tasks request a share of a GPU, which counts as a whole GPU",
@@ -51,6 +54,16 @@ def test_a_trace_by_hand(folder):
 def test_a_missing_gpu_type_is_that_of_the_reader(folder):
     tasks = TASKS.replace("MISC", "")
     assert PaiTrace(gpu_type="P100").read(folder(tasks=tasks))[0]["gpu_type"].tolist() == ["P100", "V100"]
+
+
+def test_the_group_of_a_job_is_its_name(folder):
+    """Jobs without a tag have no row there; the columns are inst_id, user, gpu_type_spec, group, workload."""
+    groups = "i1,alice,,g7,bert\ni9,eve,V100,g8,\n"
+    frame, _ = PaiTrace().read(folder(groups=groups), strict=True)
+    assert frame["id"].tolist() == ["j2", "j1"]
+    assert frame["name"].tolist() == ["", "g7"]
+    with pytest.raises(TraceError, match=r"pai_group_tag_table\.csv: row 2: .* must be in a row of 5 fields"):
+        PaiTrace().read(folder(groups="i1,alice,,g7,bert\ni2,bob\n"), strict=True)
 
 
 def test_a_header_line_is_skipped(folder):

@@ -31,11 +31,12 @@ def test_attempts_add_up_and_the_last_one_gives_the_size(write):
         ]
     )
     frame, report = read(write, job("b", "2017-10-08 00:00:10"), retried, strict=True)
-    assert frame["name"].tolist() == ["a", "b"]
+    assert frame["id"].tolist() == ["a", "b"]
     assert frame["submit_time"].tolist() == [3600.0, 86410.0]
     assert frame["duration"].tolist() == [210.0, 60.0]
     assert frame["num_gpus"].tolist() == [16, 8]
     assert frame["tenant"].tolist() == ["red", "red"]
+    assert frame["user"].tolist() == ["u", "u"]
     assert "all its attempts" in report.notes[0]
 
 

@@ -159,7 +159,7 @@ def test_muri_times_are_milliseconds_and_its_models_are_read(write):
     assert frame["submit_time"].tolist() == [0.0, 1.5]
     assert frame["duration"].tolist() == [5.0, 0.25]
     assert frame["model"].tolist() == ["bert", "vgg16"]
-    assert frame["name"].tolist() == ["0", "1"]
+    assert frame["id"].tolist() == ["0", "1"]
     assert "not observed" in report.notes[0]
 
 
@@ -172,7 +172,7 @@ def test_a_repeated_muri_job_is_left_out_and_counted(write):
     row = "1,1,1500,10,vgg16,16,250,1500\n"
     path = write("m.csv", MURI + "0,4,0,10,bert,4,5000,0\n" + row * 3)
     frame, report = MuriTrace().read(path, strict=True)
-    assert frame["name"].tolist() == ["0", "1"]
+    assert frame["id"].tolist() == ["0", "1"]
     assert report.skipped == {"exact duplicates of an earlier row": 2}
 
 
@@ -211,6 +211,8 @@ def test_helios_by_its_published_schema(write):
     assert frame["duration"].tolist() == [36848.0, 189.0]
     assert frame["num_gpus"].tolist() == [1, 16]
     assert frame["tenant"].tolist() == ["vcA", "vcB"]
+    assert frame["user"].tolist() == ["u1", "u2"]
+    assert "name" not in frame  # the publication has none; an id of the job is no name
     assert report.skipped == {"no GPUs requested": 1, "zero duration": 1}
     assert report.bad == {"submit_time must be a time like 2017-10-09 07:01:55": 1}
 

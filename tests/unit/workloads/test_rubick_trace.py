@@ -17,7 +17,7 @@ def test_a_trace_by_hand(write):
     assert frame["work"].tolist() == [37239 * 64.0, 64 * 4.0]
     assert frame["duration"].tolist() == [3163.09, 142.2]
     assert frame["guaranteed"].tolist() == [True, False]
-    assert frame["name"].tolist() == ["vit-0", "llama30-1"]
+    assert frame["id"].tolist() == ["vit-0", "llama30-1"]
     assert frame["plan"].tolist() == [
         ExecutionPlan(data=2, zero_stage=2),
         ExecutionPlan(data=4, tensor=4, pipeline=3, accumulation=1),

@@ -133,7 +133,7 @@ def test_tiresias_by_hand(write):
     assert frame["submit_time"].tolist() == [0.0, 20.0]
     assert frame["duration"].tolist() == [20.0, 50.0]
     assert frame["num_gpus"].tolist() == [1, 4]
-    assert frame["name"].tolist() == ["3", "7"]
+    assert frame["id"].tolist() == ["3", "7"]
     assert "model" not in frame
     assert report.skipped == {"no GPUs requested": 1}
 

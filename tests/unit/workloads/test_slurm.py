@@ -46,11 +46,13 @@ billing=40,cpu=8,gres/gpu:v100=16,mem=64G,node=2
 
 def test_a_file_by_hand(write):
     frame, report = SlurmTrace().read(write("jobs.txt", FILE), strict=True)
-    assert frame["name"].tolist() == ["101_4", "101_5", "102"]
+    assert frame["id"].tolist() == ["101_4", "101_5", "102"]
     assert frame["submit_time"].tolist() == [8 * 3600.0, 8 * 3600.0, 8 * 3600.0 + 600]
     assert frame["duration"].tolist() == [86400 + 7.5 * 3600, 1805.0, 7.0]
     assert frame["num_gpus"].tolist() == [2, 2, 16]
     assert frame["tenant"].tolist() == ["vision", "vision", "speech"]
+    assert frame["user"].tolist() == ["ann", "ann", "bob"]
+    assert frame["name"].tolist() == ["train", "train", 'a "name']
     assert frame["row"].tolist() == [2, 6, 7]
     assert report.skipped == {"job steps": 3, "not ended": 3, "no GPUs requested": 2}
     assert report.rows == 11
@@ -62,6 +64,9 @@ def test_the_file_plays_as_a_workload(write, cluster, ideal):
     source = TraceSource(cluster, ideal, SlurmTrace(), path=str(write("jobs.txt", FILE)), evaluate_on="all")
     (workload,) = source.evaluation()
     assert len(workload) == 3
+    assert workload.users == ("ann", "ann", "bob")
+    assert workload.spec(2).name == 'a "name'
+    assert workload.slice(1, 3).label(1) == "job 1 (102)"
     assert not any("was chosen for" in note for note in workload.notes)
 
 
@@ -76,7 +81,7 @@ def test_gpu_types_are_translated_and_others_are_bad(write):
 def test_states_are_kept_by_name(write):
     lines = line("1"), line("2", "CANCELLED by 1000"), line("3", "TIMEOUT"), line("4", "OUT_OF_ME+")
     frame, report = read(write, *lines[:3], states=["COMPLETED", "CANCELLED"])
-    assert frame["name"].tolist() == ["1", "2"]
+    assert frame["id"].tolist() == ["1", "2"]
     assert report.skipped == {"other states": 1}
     with pytest.raises(TraceError, match=r"workload\.reader\.states has 'DONE', but no row has it; .*'COMPLETED'"):
         read(write, *lines[:3], states=["DONE"])
@@ -104,7 +109,7 @@ def test_of_a_requeued_job_the_last_run_counts(write):
         line("7", "COMPLETED", "2024-03-04T09:00:00", "00:20:00"),
     )
     frame, report = read(write, *lines)
-    assert frame["name"].tolist() == ["8", "7"]
+    assert frame["id"].tolist() == ["8", "7"]
     assert frame["duration"].tolist() == [3600.0, 1200.0]
     assert report.skipped == {
         "repeated header lines": 1,

@@ -108,10 +108,15 @@ def test_a_split_shorter_than_a_window_is_refused():
         Windows(count=1).cut(workload, 0, len(workload), "w")
 
 
-def test_a_window_without_measured_jobs_is_refused():
-    workload = Workload.of([JobSpec(i, at * DAY, 1, 1.0, "a") for i, at in enumerate((0.0, 9.0))], "gap")
-    with pytest.raises(TraceError, match="no job is submitted in its measured span"):
-        Windows(count=2).cut(workload, 0, 2, "w")
+def test_windows_without_measured_jobs_are_left_out():
+    """Windows of two days begin on days 0, 3.5 and 7: in the measured span of the first there is a job; the second is
+    empty, and the third has a job in its last half day alone."""
+    workload = Workload.of([JobSpec(i, at * DAY, 1, 1.0, "a") for i, at in enumerate((0.0, 1.0, 9.0))], "gap")
+    (window,) = Windows(count=3).cut(workload, 0, 3, "w")
+    assert window.name == "w-0"
+    assert window.notes[-1] == "2 of 3 windows of w have no measured job and are left out"
+    with pytest.raises(TraceError, match="^workload w: no job is submitted in the measured span of any window"):
+        Windows(count=2).cut(workload.slice(1, 3), 0, 2, "w")
 
 
 @pytest.mark.parametrize("options", [{"count": -1}, {"warmup": -1.0}, {"measure": 0.0}, {"after": -0.1}])

@@ -8,8 +8,8 @@ from envs.types import TraceError
 from envs.workloads.readers import SwfTrace
 
 
-def line(job=1, submit=0, run=60, allocated=4, requested=4, user=7, status=1):
-    return f"{job} {submit} 0 {run} {allocated} -1 -1 {requested} -1 -1 {status} {user} 1 -1 1 -1 -1 -1\n"
+def line(job=1, submit=0, run=60, allocated=4, requested=4, user=7, status=1, executable=-1):
+    return f"{job} {submit} 0 {run} {allocated} -1 -1 {requested} -1 -1 {status} {user} 1 {executable} 1 -1 -1 -1\n"
 
 
 def test_comments_blank_lines_and_blanks_are_skipped(write):
@@ -18,9 +18,16 @@ def test_comments_blank_lines_and_blanks_are_skipped(write):
     assert frame["submit_time"].tolist() == [0.0, 15.0]
     assert frame["num_gpus"].tolist() == [4, 4]
     assert frame["tenant"].tolist() == ["7", "9"]
-    assert frame["name"].tolist() == ["1", "2"]
+    assert frame["id"].tolist() == ["1", "2"]
     assert frame["row"].tolist() == [4, 5]
     assert report.rows == 2
+
+
+def test_users_and_executables_are_kept_and_unknown_ones_are_empty(write):
+    text = line(executable=3) + line(user=-1)
+    frame, _ = SwfTrace().read(write("t.swf", text), strict=True)
+    assert frame["user"].tolist() == ["7", ""]
+    assert frame["name"].tolist() == ["3", ""]
 
 
 def test_requested_processors_take_precedence_over_allocated_and_minus_one_is_unknown(write):

@@ -68,6 +68,8 @@ def test_names_and_plans_are_one_per_job_or_none():
         Workload("x", table, ("a",), names=("one",))
     with pytest.raises(TraceError, match="has 3 plans for 2 jobs"):
         Workload("x", table, ("a",), plans=(None, None, None))
+    with pytest.raises(TraceError, match="has 1 ids for 2 jobs"):
+        Workload("x", table, ("a",), ids=("one",))
 
 
 def test_only_jobs_within_the_window_are_measured():

@@ -333,7 +333,7 @@ class Bridge:
             self._refused("stop", about, error)
             return False
         self._free(run, self.clock.wall())
-        run.stopping, run.stopped = self.clock.wall(), run.segment
+        run.stopping, run.stopped = float(about["time"]), run.segment
         self.journal.write(CARRIED_OUT, "stop", **about)
         return True
 

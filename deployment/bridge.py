@@ -25,6 +25,7 @@ from envs.scheduling import Scheduler
 from envs.types import ClusterError, ClusterSpec, JobSpec, MurmurationError, Placement, Seconds
 
 MISSING_ROUNDS = 3  # in which Slurm may not know a new task yet
+LOOKS = 5  # at the jobs, for one at the nodes while all of them are up
 JOURNAL = "journal.jsonl"
 
 
@@ -135,7 +136,7 @@ class Bridge:
         self._due_since: float | None = None
         self._down: frozenset[int] = frozenset()
         self._strays: dict[str, tuple[float, float]] = {}  # when each was seen first, and asked to stop last
-        self.num_rounds = self.num_postponed = self.num_lost = self.num_unanswered = 0
+        self.num_looks = self.num_rounds = self.num_postponed = self.num_lost = self.num_unanswered = 0
 
     def _recover(self, folder: Path) -> None:
         """Take over what an earlier bridge has ordered."""
@@ -203,7 +204,8 @@ class Bridge:
     def _look(self) -> None:
         """Bring everything up to date with what the cluster manager and the jobs say."""
         tasks = {(task.note.job, task.note.segment): task for task in self.adapter.tasks()}
-        nodes = self.adapter.nodes() if self.num_rounds % 5 == 0 or self._down else self.nodes
+        self.num_looks += 1
+        nodes = self.adapter.nodes() if self.num_looks % LOOKS == 0 or self._down else self.nodes
         now, seconds = self.clock.now(), self.clock.seconds()
         while self.submitted < len(self.runs) and self.runs[self.submitted].spec.submit_time <= now:
             self._due(self.runs[self.submitted].spec.submit_time / self.rules.scale)
@@ -333,7 +335,7 @@ class Bridge:
             self._refused("stop", about, error)
             return False
         self._free(run, self.clock.wall())
-        run.stopping, run.stopped = self.clock.wall(), run.segment
+        run.stopping, run.stopped = float(about["time"]), run.segment
         self.journal.write(CARRIED_OUT, "stop", **about)
         return True
 

@@ -52,7 +52,7 @@ def read_report(folder: Path) -> JobReport | None:
         return None
 
 
-def write_report(folder: Path, progress: JobReport) -> None:
+def write_progress(folder: Path, progress: JobReport) -> None:
     """Write what a job has done, as a whole: a reader sees the old report or the new one."""
     part = folder / f".{PROGRESS}.{os.getpid()}"
     with part.open("x", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, write_report
+from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, write_progress
 
 CHECKPOINT_INTERVAL = 5.0  # seconds of real time
 
@@ -36,7 +36,7 @@ def sleep_through(
         start = time.monotonic() + delay
         end = start + (work - progress.work_done) / throughput
         first = progress.work_done
-        write_report(folder, progress)
+        write_progress(folder, progress)
         while True:
             left = end - time.monotonic()
             stopped = stop.wait(min(max(left, 0.0), CHECKPOINT_INTERVAL))
@@ -44,7 +44,7 @@ def sleep_through(
             done = first + throughput * max(now - start, 0.0)
             state = STOPPED if stopped and now < end else DONE if now >= end else RUNNING
             progress = replace(progress, state=state, work_done=min(done, work), updated=time.time())
-            write_report(folder, progress)
+            write_progress(folder, progress)
             if state != RUNNING:
                 return state
 

@@ -57,7 +57,7 @@ def _parse(address: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
     name, _, port = address.rpartition(":")
     if name not in LOOPBACK or not (port.isascii() and port.isdecimal() and int(port) < 2**16):
         raise ProtocolError(
-            f"address={address}: must be unix:<file> or 127.0.0.1:<port>; whoever reaches a scheduler steers the "
+            f"address={address}: must be unix:<file> or 127.0.0.1:<port>; a program that reaches it steers the "
             "cluster, so it listens on this machine only"
         )
     return socket.AF_INET, ("127.0.0.1", int(port))

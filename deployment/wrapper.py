@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, read_report, write_report
+from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, read_report, write_progress
 
 
 def run_segment(folder: Path, segment: int, grace: float, command: Sequence[str], stop: threading.Event) -> int:
@@ -37,7 +37,7 @@ def run_segment(folder: Path, segment: int, grace: float, command: Sequence[str]
         progress = begin_segment(folder, segment)
         if progress is None:
             return 0
-        write_report(folder, progress)
+        write_progress(folder, progress)
         given = {"MURMURATION_FOLDER": str(folder), "MURMURATION_SEGMENT": str(segment)}
         child = subprocess.Popen(command, env={**os.environ, **given})
         asked = None
@@ -51,7 +51,7 @@ def run_segment(folder: Path, segment: int, grace: float, command: Sequence[str]
                     child.kill()
         last = read_report(folder) or progress
         ended = DONE if child.returncode == 0 and asked is None else STOPPED
-        write_report(folder, replace(last, state=ended, throughput=0.0, updated=time.time()))
+        write_progress(folder, replace(last, state=ended, throughput=0.0, updated=time.time()))
         return child.returncode
 
 
@@ -69,7 +69,7 @@ def report_work(work_done: float, throughput: float) -> None:
     now = time.time()
     ready = before.ready if before.state == RUNNING else now
     report = replace(before, state=RUNNING, work_done=work_done, throughput=throughput, ready=ready, updated=now)
-    write_report(folder, report)
+    write_progress(folder, report)
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
         ActionRefusedError: the cluster does not answer.
     """
     inputs = build_inputs(run.problem)
-    setup, workload = inputs.setup, cut_short(find_workloads(inputs, None, 1)[0], run.shorten, run.jobs)
+    setup, workload = inputs.setup, scale_down(find_workloads(inputs, None, 1)[0], run.shorten, run.jobs)
     check_playable(setup)
     adapter = SlurmAdapter(find_testbed(Path(run.testbed)).environment if run.testbed else None)
     place = run.continued or folder
@@ -74,7 +74,7 @@ def actors(run: DeploymentRun) -> list[tuple[str, Scheduler]]:
     return list(found.items())
 
 
-def cut_short(workload: Workload, factor: float, count: int | None) -> Workload:
+def scale_down(workload: Workload, factor: float, count: int | None) -> Workload:
     """Return the first jobs of a workload with submit times and work divided by a factor."""
     found = workload.slice(0, len(workload) if count is None else count)
     jobs = found.jobs.copy()

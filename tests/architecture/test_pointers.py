@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-PACKAGES = ("envs", "agents", "baselines")
+PACKAGES = ("envs", "agents", "baselines", "deployment")
 FILES = (".py", ".md", ".yaml", ".csv", ".json", ".png", ".log", "/")
 POINTER = re.compile(r"`([A-Za-z_][\w./-]*)`")
 FOLDERS = (*PACKAGES, "conf", "docs", "notebooks", "scripts", "tests")

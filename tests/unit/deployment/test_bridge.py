@@ -9,7 +9,7 @@ import pytest
 from baselines import Fifo, Srtf
 from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus, read_note
 from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock, check_nodes
-from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, read_report, write_report
+from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, read_report, write_progress
 from deployment.journal import Journal, read_journal
 from deployment.mirror import Mirror
 from envs.simulation import Setup
@@ -68,7 +68,7 @@ class MemoryCluster:
             done = first + throughput * (self._now() - began)
             state = DONE if done >= work else RUNNING
             at = began + (work - first) / throughput if state == DONE else self._now()
-            write_report(folder, JobReport(note.segment, state, min(done, work), throughput, began, began, at))
+            write_progress(folder, JobReport(note.segment, state, min(done, work), throughput, began, began, at))
             if state == DONE:
                 del self.running[name]
 
@@ -96,7 +96,7 @@ class MemoryCluster:
         self.work()
         if task.name in self.running:
             _, folder, *_ = self.running.pop(task.name)
-            write_report(folder, JobReport(**{**vars(read_report(folder)), "state": STOPPED}))
+            write_progress(folder, JobReport(**{**vars(read_report(folder)), "state": STOPPED}))
 
 
 def jobs(count=8):

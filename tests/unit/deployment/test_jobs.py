@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, begin_segment, only_one, read_report, write_report
+from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, begin_segment, only_one, read_report, write_progress
 from deployment.sleeper import sleep_through
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,7 +65,7 @@ def test_two_segments_never_run_at_once(tmp_path):
         thread.start()
         time.sleep(0.1)
         order.append("first")
-        write_report(tmp_path, JobReport(1, STOPPED, 4.0, 1.0, 1.0, 1.0, 1.0))
+        write_progress(tmp_path, JobReport(1, STOPPED, 4.0, 1.0, 1.0, 1.0, 1.0))
     thread.join()
     assert order == ["first", DONE]
 

@@ -52,7 +52,10 @@ def test_a_quiet_comparison_prints_nothing(task, capsys):
         (lambda: make_task("none", "workload load"), "is no override; write key=value"),
         (lambda: compare(["fifoo"], "none"), "scheduler=fifoo: no such scheduler, did you mean fifo?"),
         (lambda: compare([Fifo(), Fifo()], "none"), "two are called Fifo; give a mapping"),
-        (lambda: compare([3], "none"), "int is no scheduler; give a name, or an object with reset and schedule"),
+        (
+            lambda: compare([3], "none"),  # type: ignore[list-item]
+            "int is no scheduler; give a name, or an object with reset and schedule",
+        ),
         (lambda: train("none", "group_po"), "method=group_po: no such method, did you mean group_ppo?"),
         (lambda: train("none", minutes=0), "trainer.minutes is 0.0; it must be above 0"),
         (lambda: load("nowhere").scheduler(), "nowhere contains no policy.json"),

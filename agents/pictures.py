@@ -5,7 +5,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from agents.policies.watching import Watched, watched
+from agents.policies.watching import WatchedPolicy, watched
 from envs.episodes.drawing import draw_scene
 from envs.episodes.scene import Scene
 from envs.evaluation.gantt import TimeAxis, gantt
@@ -63,7 +63,7 @@ class WatchedRounds:
         """Return the scheduler's allocation."""
         allocation = self._scheduler.schedule(view)
         self._rounds += 1
-        if isinstance(self._scheduler, Watched):
+        if isinstance(self._scheduler, WatchedPolicy):
             if self._scheduler.num_edges >= self._most:
                 self._most, self.attention = self._scheduler.num_edges, self._scheduler.attention
                 self.scene = self._scheduler.annotate(Scene.of(self._simulator.state, self._simulator.cluster))

@@ -20,7 +20,7 @@ from envs.types import Allocation, ClusterSpec, FloatArray, IntArray
 
 
 @runtime_checkable
-class Watched(Scheduler, Protocol):
+class WatchedPolicy(Scheduler, Protocol):
     """A policy that can be watched; all that it tells is about its last round.
 
     Attributes:
@@ -41,7 +41,7 @@ class Watched(Scheduler, Protocol):
 
 
 def watched(scheduler: Scheduler) -> Scheduler:
-    """Return a policy as one that is `Watched`; any other scheduler as it is."""
+    """Return a policy as one that is `WatchedPolicy`; any other scheduler as it is."""
     if isinstance(scheduler, OptionScheduler):
         return WatchedOptions(scheduler)
     return WatchedBids(scheduler) if isinstance(scheduler, BiddingScheduler) else scheduler

@@ -28,6 +28,7 @@ MODULES = (
     "agents.methods.group_ppo",
     "agents.methods.evolution",
     "agents.methods.vdn",
+    "agents.loggers",
     "agents.policies",
     "agents",
 )

@@ -14,7 +14,7 @@ import pytest
 import murmuration
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDERS = ("envs", "agents", "baselines", "scripts", "conf", "checkpoints")
+FOLDERS = ("envs", "agents", "baselines", "deployment", "scripts", "conf", "checkpoints")
 CACHES = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc", "records")
 OUTSIDE = """
 import sys
@@ -23,10 +23,10 @@ before = list(sys.path)
 import murmuration
 assert sys.path == before, "an import alone changes the path"
 from murmuration import compare, load, make_task
-import agents, baselines, envs
+import agents, baselines, deployment, envs
 
 home = Path(murmuration.__file__).parent / "clone"
-for package in (envs, agents, baselines):
+for package in (envs, agents, baselines, deployment):
     assert Path(package.__file__).is_relative_to(home), package.__file__
     assert (Path(package.__file__).parent / "py.typed").exists()
 words = ("cluster=small_16", "workload.num_jobs=12", "workload.num_evaluation=1", "workload.max_gpus=8")

@@ -9,7 +9,7 @@ import torch
 from agents.networks.option_attention import OptionAttention
 from agents.policies.options.scheduler import OptionScheduler
 from agents.policies.options.watched import WatchedOptions
-from agents.policies.watching import Watched, watched
+from agents.policies.watching import WatchedPolicy, watched
 from baselines import Srtf
 from envs.episodes.film import Annotates, film_episode
 from envs.episodes.scene import Scene
@@ -40,7 +40,7 @@ def play(scheduler):
 def test_a_watched_policy_decides_as_it_does_alone(network, temperature):
     alone = OptionScheduler(network, RULES, temperature=temperature)
     seen = watched(OptionScheduler(network, RULES, temperature=temperature))
-    assert isinstance(seen, Watched)
+    assert isinstance(seen, WatchedPolicy)
     assert isinstance(seen, Annotates)
     if isinstance(network, OptionAttention) or temperature == 0:  # compiled code draws other random numbers
         assert play(alone).log == play(seen).log

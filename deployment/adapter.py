@@ -28,7 +28,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskNote:
-    """What a bridge writes on a task, so that the cluster manager alone knows what runs.
+    """The note that a bridge writes on a task, so that the cluster manager alone knows which job runs where.
 
     Attributes:
         job: its id.
@@ -67,7 +67,7 @@ class TaskStatus:
 
 
 class ClusterAdapter(Protocol):
-    """What a bridge asks of a cluster manager. Every method asks the manager; nothing is remembered."""
+    """The requests of a bridge to a cluster manager. Every method asks the manager; nothing is remembered."""
 
     def nodes(self) -> Sequence[NodeStatus]:
         """Return the nodes with GPUs, in an order that does not change.

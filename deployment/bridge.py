@@ -39,7 +39,7 @@ class DecisionMaker(Protocol):
 
 @dataclass(frozen=True)
 class BridgeRules:
-    """How a bridge acts.
+    """Rules by which a bridge acts.
 
     Attributes:
         shadow: only decide and log; nothing is started or stopped.

@@ -19,7 +19,7 @@ STARTED, RUNNING, STOPPED, DONE = "started", "running", "stopped", "done"
 
 @dataclass(frozen=True)
 class JobReport:
-    """What a job has done, as its processes report it.
+    """The progress of a job, as its processes report it.
 
     Attributes:
         segment: number of the start, from 1; a job that was stopped goes on in the next one.

@@ -270,7 +270,7 @@ def carry_over(decision: Decision, allocation: Allocation) -> Allocation:
 
 
 class Watched:
-    """What may be known of a simulated cluster, round by round: the opposite of a `Mirror`."""
+    """A simulated cluster as a real one would report it, round by round: the opposite of a `Mirror`."""
 
     def __init__(self) -> None:
         self._copy: Snapshot | None = None

@@ -1,4 +1,4 @@
-"""What a bridge knows of each job, and what it measured of it."""
+"""Records of each job: its state as a bridge knows it, and the latencies that it has met."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from envs.types import JobSpec, Placement, Seconds
 
 @dataclass
 class Latencies:
-    """What one job has waited for outside of the scheduler's decisions, in seconds of real time, over all its starts.
+    """Time that one job has waited outside of the scheduler's decisions, in seconds of real time, over all its starts.
 
     Attributes:
         late: from an event to the decision that answers it, for decisions that start or stop this job.

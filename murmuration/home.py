@@ -1,4 +1,4 @@
-"""Where the project's folders are: a clone, or the copies of its folders within an installed wheel.
+"""The place of the project's folders: a clone, or the copies of its folders within an installed wheel.
 
 A wheel keeps `envs`, `agents`, `baselines`, `deployment`, the scripts and their configuration in `murmuration/clone`,
 laid out as in the repository. So other packages with these names, such as that of `openai-agents`, replace none of its

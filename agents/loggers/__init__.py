@@ -1,4 +1,4 @@
-"""Where the curves of a training run go: TensorBoard, CSV, Weights & Biases, MLflow, or a logger of your own."""
+"""Loggers of the curves of a training run: TensorBoard, CSV, Weights & Biases, MLflow, or one of your own."""
 
 from agents.loggers.protocol import LOGGER_CLASSES, CurveLogger, Loggers, open_loggers
 

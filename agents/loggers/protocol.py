@@ -25,7 +25,7 @@ LOGGER_CLASSES: Mapping[str, str] = MappingProxyType(
 
 
 class CurveLogger(Protocol):
-    """What a training run tells its loggers. Tags are those of `agents.loggers.tensorboard.TensorBoardWriter`."""
+    """Receives the curves of a training run. Tags are those of `agents.loggers.tensorboard.TensorBoardWriter`."""
 
     def continue_after(self, step: int) -> None:
         """Continue a resumed run: points of the policy after this step, written before a crash, count no more."""

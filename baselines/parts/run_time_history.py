@@ -1,4 +1,4 @@
-"""What earlier jobs of the same size, model, user and name took, as numbers from which run times can be learnt."""
+"""Run times of earlier jobs of the same size, model, user and name, as numbers to learn predictions from."""
 
 import re
 from collections.abc import Sequence

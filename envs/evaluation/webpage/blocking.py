@@ -1,4 +1,4 @@
-"""What the event log says about jobs that wait, shrink, move or lose their GPUs: how much was free, and who got it."""
+"""Jobs that wait, shrink, move or lose their GPUs: how much was free and who got it, from the event log alone."""
 
 from functools import cache
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from envs.performance.model import check_nodes_have_gpus
 from envs.types import Configuration, ExecutionPlan, FloatArray, PerformanceError, did_you_mean
 
 NEEDED, SPREAD = ("model", "gpu_type", "num_gpus", "samples_per_s"), "spread_samples_per_s"
@@ -67,10 +68,7 @@ class CsvModel:
                 for which the file has no figures.
         """
         gpu_type, num_gpus, num_nodes = configuration.gpu_type, configuration.num_gpus, configuration.num_nodes
-        if not 1 <= num_nodes <= num_gpus:
-            raise PerformanceError(
-                f"model {model}: {num_gpus} GPUs on {num_nodes} nodes; use at least one node, and a GPU on each node"
-            )
+        check_nodes_have_gpus(model, configuration)
         if configuration.batch_size is not None or configuration.plan not in (None, ExecutionPlan(data=num_gpus)):
             raise PerformanceError(
                 f"model {model}: {self.path} has one batch size and replicas only; leave batch_size and plan unset"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envs.performance.model import check_nodes_have_gpus
 from envs.types import Configuration, ExecutionPlan, PerformanceError
 
 _DATA_VARIABLE = "MURMURATION_DATA"  # a folder that holds profiles/<name>/...
@@ -56,10 +57,7 @@ class GavelModel:
                 set, for which the file has no figures.
         """
         gpu_type, num_gpus, num_nodes = configuration.gpu_type, configuration.num_gpus, configuration.num_nodes
-        if not 1 <= num_nodes <= num_gpus:
-            raise PerformanceError(
-                f"model {model}: {num_gpus} GPUs on {num_nodes} nodes; use at least one node, and a GPU on each node"
-            )
+        check_nodes_have_gpus(model, configuration)
         if configuration.batch_size is not None or configuration.plan not in (None, ExecutionPlan(data=num_gpus)):
             raise PerformanceError(
                 f"model {model}: Gavel measured one batch size and plain replicas only; leave batch_size and plan unset"

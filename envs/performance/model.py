@@ -56,6 +56,19 @@ def find_throughput(performance: PerformanceModel, model: str, configuration: Co
     )
 
 
+def check_nodes_have_gpus(model: str, configuration: Configuration) -> None:
+    """Check that a configuration has a GPU on each of its nodes.
+
+    Raises:
+        PerformanceError: it has not; the message names the model of the job.
+    """
+    num_gpus, num_nodes = configuration.num_gpus, configuration.num_nodes
+    if not 1 <= num_nodes <= num_gpus:
+        raise PerformanceError(
+            f"model {model}: {num_gpus} GPUs on {num_nodes} nodes; use at least one node, and a GPU on each node"
+        )
+
+
 def throughput_sources(
     performance: PerformanceModel, models: Sequence[str], gpu_types: Sequence[str]
 ) -> dict[str, list[str]]:

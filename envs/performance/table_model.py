@@ -12,6 +12,7 @@ from envs.performance.envelope import monotone_envelope, node_grid
 from envs.performance.gpus import find_gpu_type
 from envs.performance.measurements import measured_points, measured_types
 from envs.performance.memory_fit import fits_memory
+from envs.performance.model import check_nodes_have_gpus
 from envs.performance.planned import needs_plan_model, planned_throughput
 from envs.performance.scaling import nearest_type, surface
 from envs.performance.zoo import ModelProfile, model_profile, zoo
@@ -65,10 +66,7 @@ class TableModel:
     def throughput(self, model: str, configuration: Configuration) -> float:
         """Return samples per second; see `PerformanceModel.throughput`."""
         num_gpus, num_nodes = configuration.num_gpus, configuration.num_nodes
-        if not 1 <= num_nodes <= num_gpus:
-            raise PerformanceError(
-                f"model {model}: {num_gpus} GPUs on {num_nodes} nodes; use at least one node, and a GPU on each node"
-            )
+        check_nodes_have_gpus(model, configuration)
         if configuration.plan is not None and needs_plan_model(model, configuration.plan, num_gpus):
             return planned_throughput(model, configuration, gpus_per_node=self.gpus_per_node)
         key = (model, configuration.gpu_type, configuration.batch_size)

@@ -65,7 +65,7 @@ class OptionAttention(nn.Module):
             start_at_zero(out)
         self.outs = nn.ModuleList(outs)
         self.last = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
-        self.reluctance = nn.Parameter(torch.tensor(reluctance))
+        self.reluctance = nn.Parameter(torch.tensor(float(reluctance)))
 
     def scores(self, decisions: Decisions) -> Tensor:
         """Return float32[M], the score of every option."""

@@ -43,7 +43,7 @@ def test_changes_of_running_jobs_score_lower_at_first(make, runs):
     options[:, : len(ACTION_NAMES)] = torch.eye(len(ACTION_NAMES))
     decision = one_decision(options, runs=runs)
     scores = {}
-    for reluctance in (0.0, 6.0):
+    for reluctance in (0, 6):  # a whole number, as typed on a command line
         torch.manual_seed(1)
         network = make(OptionSpec(), reluctance=reluctance)
         if make is OptionScorer:  # the first unit of the plain network has other weights

@@ -183,6 +183,25 @@ class ClusterView(Protocol):
         ...
 
     @property
+    def shares_gpus(self) -> bool:
+        """Whether two jobs may hold the same GPUs, so that a placement may name the job beside it."""
+        ...
+
+    @property
+    def pairs(self) -> dict[JobId, JobId]:
+        """The jobs that share GPUs: by the job that held them first, the job beside it."""
+        ...
+
+    @property
+    def pair_factors(self) -> FloatArray:
+        """float64[num_gpu_types, num_models, num_models]: what a job keeps of its throughput beside another job.
+
+        By the type of the GPUs that both hold, the job's `model` and the other's; 0 if the two do not fit together.
+        Empty where jobs may not share GPUs; read only.
+        """
+        ...
+
+    @property
     def shared_resources(self) -> SharedResources:
         """The effects of shared cores, memory and links on jobs, by model."""
         ...

@@ -66,6 +66,11 @@ class EpisodeBatch(ABC):
                 "throughputs yet; train with env=options, or with information.throughput=exact and evaluate the policy "
                 "as a scheduler"
             )
+        if setup.scenario.sharing != "off":
+            raise MurmurationError(
+                f"scenario.sharing is {setup.scenario.sharing}: environments cannot let jobs share GPUs yet; train with "
+                "scenario.sharing=off and evaluate the policy as a scheduler"
+            )
         self.setup = setup
         self.cluster, self.scenario = setup.cluster, setup.scenario
         self.reward = reward or TeamReward()

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from envs.metrics.timeline import segments
+from envs.metrics.timeline import counted_once, host_leaves, segments
 from envs.performance import find_throughput
 from envs.simulation import EventKind, RunResult, Setup
 from envs.simulation.throughput import level_nodes, node_level
@@ -63,7 +63,8 @@ class Audit:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         scenario = setup.scenario
-        self.exact = scenario.cpu_memory == "unlimited" and scenario.contention.mode == "off" and not scenario.failures
+        alone = scenario.contention.mode == "off" and scenario.sharing == "off"
+        self.exact = scenario.cpu_memory == "unlimited" and alone and not scenario.failures
         self._batches = scenario.offered_batches(setup.performance)
         self._known: dict[tuple[Any, ...], float] = {}
 
@@ -194,10 +195,14 @@ def _check_records(result: RunResult, own: npt.NDArray[np.void], first: BoolArra
 def check_capacity(result: RunResult) -> None:
     """Check that jobs hold at most the GPUs of each node at every instant, and none while it is down.
 
+    GPUs that two jobs share count once; that they hold the same is checked too.
+
     Raises:
-        ImpossibleResultError: they do not; names node, time and both figures.
+        ImpossibleResultError: they do not; names node, time and both figures, or both jobs.
     """
-    held = segments(result.log, result.end_time)
+    both = segments(result.log, result.end_time)
+    check_pairs(result, both)
+    held = counted_once(both)
     down = _down(result)
     node = np.concatenate([held["node"], held["node"], down["node"], down["node"]])
     time = np.concatenate([held["start"], held["end"], down["start"], down["end"]])
@@ -213,6 +218,45 @@ def check_capacity(result: RunResult) -> None:
         raise _error(
             result, f"node {node[place]} has {has} GPUs, and jobs or outages hold {gpus} at t = {time[place]:g} s"
         )
+
+
+def check_pairs(result: RunResult, held: npt.NDArray[np.void]) -> None:
+    """Check that a job that shares another one's GPUs holds the same as that one, and that no third job does.
+
+    Args:
+        result: the run.
+        held: its segments.
+
+    Raises:
+        ImpossibleResultError: that is not so; names the jobs and the time.
+    """
+    guests = held[held["beside"] >= 0]
+    order = np.lexsort((guests["start"], guests["node"], guests["beside"]))
+    sorted_guests = guests[order]
+    same = (sorted_guests["beside"][1:] == sorted_guests["beside"][:-1]) & (
+        sorted_guests["node"][1:] == sorted_guests["node"][:-1]
+    )
+    third = same & (sorted_guests["start"][1:] < sorted_guests["end"][:-1])
+    if third.any():
+        row = sorted_guests[1:][third][0]
+        raise _error(result, f"job {row['job']} is the third on GPUs of job {row['beside']} at t = {row['start']:g} s")
+    of_host: dict[tuple[int, int], list[Any]] = {}
+    hosts = held[np.isin(held["job"], np.unique(guests["beside"])) & (held["beside"] < 0)]
+    for row in hosts:
+        of_host.setdefault((int(row["job"]), int(row["node"])), []).append(row)
+    for guest in guests:
+        its = of_host.get((int(guest["beside"]), int(guest["node"])), [])
+        covered = sum(
+            min(row["end"], guest["end"]) - max(row["start"], guest["start"])
+            for row in its
+            if row["gpus"] == guest["gpus"] and row["start"] < guest["end"] and row["end"] > guest["start"]
+        )
+        if not np.isclose(covered, guest["end"] - guest["start"], rtol=1e-9, atol=1e-9):
+            raise _error(
+                result,
+                f"job {guest['job']} shares GPUs of node {guest['node']} from t = {guest['start']:g} s with job "
+                f"{guest['beside']}, which does not hold the same",
+            )
 
 
 def _down(result: RunResult) -> npt.NDArray[np.void]:
@@ -281,7 +325,10 @@ def stays(result: RunResult, start_delays: FloatArray, restart_delays: FloatArra
 
 
 def _continues(result: RunResult, rows: IntArray) -> BoolArray:
-    """Return which of these events, sorted by job, are a RESIZE to the GPUs, plan and batch size held before."""
+    """Return which of these events, sorted by job, are a RESIZE to the GPUs, plan and batch size held before.
+
+    A job that joins another one, or leaves one that stays, moves to other GPUs.
+    """
     events, shares = result.log.events, result.log.shares
     before, now = events[rows[:-1]], events[rows[1:]]
     same = (now["kind"] == EventKind.RESIZE) & (now["job"] == before["job"])
@@ -292,6 +339,12 @@ def _continues(result: RunResult, rows: IntArray) -> BoolArray:
         count = int(now["num_shares"][place])
         old_shares, new_shares = shares[old : old + count], shares[new : new + count]
         same[place] = all(np.array_equal(old_shares[name], new_shares[name]) for name in ("node", "gpus"))
+        host, other = int(before["beside"][place]), int(now["beside"][place])
+        if host >= 0:
+            alone = host_leaves(result.log, int(rows[place])) <= now["time"][place]
+            same[place] &= alone if other < 0 else host == other and not alone
+        else:
+            same[place] &= other < 0
     found = np.zeros(len(rows), np.bool_)
     found[1:] = same
     return found

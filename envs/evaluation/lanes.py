@@ -18,7 +18,7 @@ def lanes(held: npt.NDArray[np.void], cluster: ClusterSpec) -> npt.NDArray[np.vo
     """Assign GPUs to every segment (dtype `SEGMENT`): one row (dtype `LANE`) per run of consecutive GPUs of a node.
 
     The lowest free GPUs come first, but a job that continues with another count keeps its GPUs where possible, so that
-    its boxes stay in their lanes. Segments that overlap never share a GPU.
+    its boxes stay in their lanes. Segments that overlap never share a GPU, except of two jobs that hold the same ones.
 
     Raises:
         ValueError: a node's segments hold more GPUs at once than it has.
@@ -35,21 +35,31 @@ def lanes(held: npt.NDArray[np.void], cluster: ClusterSpec) -> npt.NDArray[np.vo
 def on_node(held: npt.NDArray[np.void], here: IntArray, num_gpus: int) -> list[tuple[int, int, int]]:
     """Assign the GPUs of one node: runs of consecutive GPUs as (segment, first GPU, number), in order of start."""
     until = np.full(num_gpus, -np.inf)  # the time from which each GPU is free
-    owner = np.full(num_gpus, -1)  # the last job on each GPU
+    owner = np.full((2, num_gpus), -1)  # the last job on each GPU, and the last one beside it
     runs: list[tuple[int, int, int]] = []
-    for segment in here:
+    # A job beside another starts with it at the earliest, and counts after it.
+    for segment in here[np.lexsort((held["beside"][here] >= 0, held["start"][here]))]:
         row = held[segment]
+        if row["beside"] >= 0:
+            mine = np.flatnonzero(owner[0] == row["beside"])[: row["gpus"]]
+            owner[1, mine] = row["job"]
+            runs += [(int(segment), first, count) for first, count in _consecutive(mine)]
+            continue
         free = np.flatnonzero(until <= row["start"])
         if len(free) < row["gpus"]:
             raise ValueError(
                 f"node {row['node']}: job {row['job']} holds {row['gpus']} GPUs where {len(free)} are free"
             )
-        mine = free[np.lexsort((free, owner[free] != row["job"]))][: row["gpus"]]
-        until[mine], owner[mine] = row["end"], row["job"]
-        mine = np.sort(mine)
-        for run in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1):
-            runs.append((int(segment), int(run[0]), len(run)))
+        strange = (owner[:, free] != row["job"]).all(axis=0)
+        mine = free[np.lexsort((free, strange))][: row["gpus"]]
+        until[mine], owner[0, mine], owner[1, mine] = row["end"], row["job"], -1
+        runs += [(int(segment), first, count) for first, count in _consecutive(np.sort(mine))]
     return runs
+
+
+def _consecutive(gpus: IntArray) -> list[tuple[int, int]]:
+    """Return the runs of consecutive numbers in an ascending array: (first, how many)."""
+    return [(int(run[0]), len(run)) for run in np.split(gpus, np.flatnonzero(np.diff(gpus) > 1) + 1) if len(run)]
 
 
 def node_lanes(held: npt.NDArray[np.void], cluster: ClusterSpec) -> tuple[FloatArray, FloatArray, IntArray]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from envs.metrics.timeline import gpu_seconds, jobs_in_system, measured_span, segments, step_function
+from envs.metrics.timeline import counted_once, gpu_seconds, jobs_in_system, measured_span, segments, step_function
 from envs.simulation.result import RunResult
 from envs.types import FloatArray, IntArray, Seconds
 from envs.types.units import HOUR
@@ -11,16 +11,18 @@ from envs.types.units import HOUR
 def utilisation(result: RunResult) -> float:
     """GPU-seconds held by jobs / GPU-seconds available, in the measured span; NaN for an empty span.
 
-    GPUs on which a job restarts count as held, because no other job can use them (as in Gavel, OSDI'20).
+    GPUs on which a job restarts count as held, because no other job can use them (as in Gavel, OSDI'20). A GPU that two
+    jobs share counts once.
     """
     start, end = measured_span(result)
     if end <= start:
         return float("nan")
-    return gpu_seconds(segments(result.log, result.end_time), start, end) / ((end - start) * result.cluster.num_gpus)
+    held = counted_once(segments(result.log, result.end_time))
+    return gpu_seconds(held, start, end) / ((end - start) * result.cluster.num_gpus)
 
 
 def gpu_hours(result: RunResult) -> float:
-    """GPU-hours held by the measured jobs in the whole run, restarts included."""
+    """GPU-hours held by the measured jobs in the whole run, restarts included; GPUs that two share count for both."""
     held = segments(result.log, result.end_time)
     measured = result.records["job"][result.records["measured"]]
     return gpu_seconds(held[np.isin(held["job"], measured)], 0.0, result.end_time) / HOUR
@@ -50,7 +52,7 @@ def fragmentation(result: RunResult) -> float:
     """
     start, end = measured_span(result)
     requests = np.sort(result.records["num_gpus"])
-    held = segments(result.log, result.end_time)
+    held = counted_once(segments(result.log, result.end_time))
     lost = free = 0.0
     for node, total in enumerate(result.cluster.node_gpus):
         here = held[held["node"] == node]

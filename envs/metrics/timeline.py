@@ -14,6 +14,7 @@ SEGMENT = np.dtype(
         ("gpus", np.int64),  # GPUs that the job held on the node
         ("start", np.float64),  # seconds
         ("end", np.float64),
+        ("beside", np.int64),  # the job whose GPUs it shares, so that they are counted as that one's; -1 for none
     ]
 )
 
@@ -22,7 +23,8 @@ def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
     """Return the intervals in which jobs held GPUs: one row (dtype `SEGMENT`) per job, node and interval.
 
     The GPUs of a START or RESIZE are held until the job's next event of any kind, or until `end_time`. GPUs count as
-    held while a job restarts on them, because no other job can use them.
+    held while a job restarts on them, because no other job can use them. Of two jobs that share GPUs, the one that held
+    them first holds them for itself, until it leaves: a stay of the other one is cut there.
     """
     events = log.events
     by_job = np.lexsort((np.arange(len(events)), events["job"]))
@@ -36,8 +38,43 @@ def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
     shares = log.shares[events["first_share"][event] + within]
     found = np.zeros(len(event), SEGMENT)
     found["job"], found["start"], found["end"] = events["job"][event], events["time"][event], next_time[event]
-    found["node"], found["gpus"] = shares["node"], shares["gpus"]
+    found["node"], found["gpus"], found["beside"] = shares["node"], shares["gpus"], events["beside"][event]
+    if (found["beside"] >= 0).any():
+        found = _cut_where_hosts_leave(log, found, event)
     return found[found["end"] > found["start"]]
+
+
+def _cut_where_hosts_leave(log: EventLog, held: npt.NDArray[np.void], event: IntArray) -> npt.NDArray[np.void]:
+    """Cut the segments of guests in two where their hosts leave; `event` has the row of the log of each segment."""
+    cut, rest = held.copy(), [np.zeros(0, SEGMENT)]
+    for row in np.unique(event[held["beside"] >= 0]).tolist():
+        left = host_leaves(log, row)
+        mine = (event == row) & (held["end"] > left)
+        cut["end"][mine] = left
+        later = held[mine].copy()
+        later["start"], later["beside"] = left, -1
+        rest.append(later)
+    return np.concatenate([cut, *rest])
+
+
+def host_leaves(log: EventLog, row: int) -> Seconds:
+    """Time at which the job leaves that an event names beside its own; infinite if it does not leave.
+
+    Args:
+        log: the events.
+        row: a START or RESIZE of a job that shares another one's GPUs from then on.
+    """
+    events, gpus = log.events, log.placement(row).gpus
+    for later in np.flatnonzero(events["job"] == events["beside"][row]).tolist():
+        stays = events["kind"][later] in (EventKind.START, EventKind.RESIZE) and events["beside"][later] < 0
+        if later > row and not (stays and log.placement(later).gpus == gpus):
+            return float(events["time"][later])
+    return float("inf")
+
+
+def counted_once(held: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return the segments (dtype `SEGMENT`) in which every GPU counts once, also where two jobs share it."""
+    return held[held["beside"] < 0]
 
 
 def measured_span(result: RunResult) -> tuple[Seconds, Seconds]:
@@ -76,7 +113,7 @@ def step_function(times: FloatArray, changes: IntArray) -> tuple[FloatArray, Int
 
 def gpus_held(result: RunResult, node: int | None = None) -> tuple[FloatArray, IntArray]:
     """GPUs held over time, on one node or on all, as a step function (see `step_function`)."""
-    held = segments(result.log, result.end_time)
+    held = counted_once(segments(result.log, result.end_time))
     if node is not None:
         held = held[held["node"] == node]
     return step_function(np.concatenate([held["start"], held["end"]]), np.concatenate([held["gpus"], -held["gpus"]]))

@@ -206,7 +206,7 @@ def divide_and_recompute(world: World) -> None:
 @leaf
 def follow_up(world: World) -> None:
     """End an instant after which no decision takes effect."""
-    if world.episode[0].num_uneven + world.episode[0].num_dirty > 0:
+    if world.episode[0].num_uneven + world.episode[0].num_dirty + world.episode[0].first_refed > 0:
         divide_and_recompute(world)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from envs.simulation.exact import PARTS
 from envs.simulation.jit import Records, leaf
+from envs.simulation.shares import note_refed
 from envs.simulation.world import World
 
 SHORT_OF_CPUS, SHORT_OF_MEMORY = 1, 2  # bits of a node's `short`
@@ -97,16 +98,6 @@ def give(world: World, share: int, memory: bool, parts: int) -> None:
     elif record.cpus != amount:
         record.cpus = amount
         note_refed(world, record.job)
-
-
-@leaf
-def note_refed(world: World, j: int) -> None:
-    """Add a job to the list of those whose cores or memory have changed; `update_throughputs` empties it."""
-    job = world.jobs[j]
-    if job.refed == 0:
-        job.refed = 1
-        job.next_refed = world.episode[0].first_refed
-        world.episode[0].first_refed = j + 1
 
 
 @leaf

@@ -280,8 +280,25 @@ def share_cpu_stage(world: World, node: Records) -> None:
 
 
 @leaf
+def kept_beside_partner(world: World, job: Records) -> float:
+    """Fraction of its throughput that a job keeps beside its partner: the least over the types of its GPUs."""
+    kept = 1.0
+    if job.partner >= 0:
+        other = world.jobs[job.partner].model
+        share = job.first_share
+        while share >= 0:
+            gpu_type = world.nodes[world.shares[share].node].gpu_type
+            kept = min(kept, world.pair_factors[gpu_type, job.model, other])
+            share = world.shares[share].next_of_job
+    return kept
+
+
+@leaf
 def throughput_under_contention(world: World, job: Records) -> float:
-    """Samples/s of a job under the smallest contention factors of its shares; also notes what limits the job."""
+    """Samples/s of a job under the smallest contention factors of its shares and beside its partner.
+
+    Also notes what limits the job.
+    """
     network = 1.0
     cpu_stage = 1.0
     share = job.first_share
@@ -300,7 +317,7 @@ def throughput_under_contention(world: World, job: Records) -> float:
     if network * job.kept_by_links < least:
         limit = NETWORK_LIMIT
     set_limit(world, job, limit)
-    return float(job.alone * network * cpu_stage)
+    return float(job.alone * network * cpu_stage * kept_beside_partner(world, job))
 
 
 @leaf

@@ -27,6 +27,7 @@ from envs.simulation.shares import (
     NAMED_CPUS,
     NAMED_MEMORY,
     WORST_CASE,
+    forget_partner,
     free_list,
     mark_dirty,
     restore_named_settings,
@@ -75,12 +76,14 @@ def log_event(world: World, kind: int, j: int) -> None:
     event["num_shares"] = 0
     event["plan"] = -1
     event["batch_size"] = 0
+    event["beside"] = -1
     episode.log_events += 1
     if kind < START:
         return
     job = world.jobs[j]
     event["plan"] = job.plan
     event["batch_size"] = job.batch_size
+    event["beside"] = job.partner if job.guest else -1
     share = job.first_share
     while share >= 0:
         record = world.shares[share]
@@ -163,6 +166,26 @@ def same_places(world: World, job: Records) -> bool:
             return False
         now = world.shares[now].next_of_job
         then = world.shares[then].next_of_job
+    return not changes_pair(world, job)
+
+
+@leaf
+def changes_pair(world: World, job: Records) -> bool:
+    """Return whether a touched job joins another one, or leaves its host, which stays: it moves to other GPUs."""
+    if job.guest:
+        return bool(job.before_partner != job.partner or not job.before_guest)
+    if job.before_partner < 0 or not job.before_guest:
+        return False
+    host = world.jobs[job.before_partner]
+    if host.guest or host.gpus != job.before_gpus or host.num_shares != job.before_shares:
+        return False
+    mine = job.before_share
+    its = host.first_share
+    while mine >= 0:
+        if world.shares[mine].node != world.shares[its].node or world.shares[mine].gpus != world.shares[its].gpus:
+            return False
+        mine = world.shares[mine].next_of_job
+        its = world.shares[its].next_of_job
     return True
 
 
@@ -296,8 +319,18 @@ def update_throughput(world: World, j: int) -> None:
 
 
 @leaf
+def update_changed_partners(world: World) -> None:
+    """Give the jobs that this round has changed, and their partners, the throughputs that they have together."""
+    for i in range(world.episode[0].num_touched):
+        j = world.touched[i]
+        if world.jobs[j].touched == CHANGED and world.jobs[j].partner >= 0:
+            update_throughput(world, j)
+            update_throughput(world, world.jobs[j].partner)
+
+
+@leaf
 def feed_jobs(world: World) -> int:
-    """Compute the throughputs alone of jobs whose cores or memory have changed, and mark nodes with new traffic.
+    """Compute the throughputs alone of jobs whose cores, memory or partner have changed; mark nodes with new traffic.
 
     A job without traffic gets its throughput at once; the number of the others is returned.
     """
@@ -305,7 +338,9 @@ def feed_jobs(world: World) -> int:
     j = world.episode[0].first_refed - 1
     while j >= 0:
         job = world.jobs[j]
-        if job.refed:  # not if it has a new placement: that includes its throughput
+        if job.status != RUNNING:  # it lost its partner, and its own GPUs at the same instant
+            job.refed = 0
+        elif job.refed:  # not if it has a new placement: that includes its throughput
             traffic = job.traffic
             feed(world, j)
             if traffic == 0.0 and job.traffic == 0.0 and world.episode[0].contention != WORST_CASE:
@@ -439,13 +474,15 @@ def take_effect(world: World) -> int:
                 change_job(world, j, kind)
                 log_event(world, kind, j)
                 changed += 1
+    update_changed_partners(world)
     for i in range(count):
         job = world.jobs[world.touched[i]]
         free_list(world, job.before_share)
         job.before_share = -1
         job.touched = 0
+        forget_partner(world, job)
     episode.num_touched = 0
-    if episode.num_uneven + episode.num_dirty > 0:
+    if episode.num_uneven + episode.num_dirty + episode.first_refed > 0:
         update_throughputs(world)
     return changed
 

@@ -32,6 +32,7 @@ EVENT = np.dtype(
         ("num_shares", np.int64),
         ("plan", np.int64),  # index into the log's plans; -1 if the placement named none
         ("batch_size", np.int64),  # 0 if the placement named none
+        ("beside", np.int64),  # the job whose GPUs it shares from now on; -1 for none
     ]
 )
 SHARE = np.dtype([("node", np.int64), ("gpus", np.int64), ("cpus", np.float64), ("memory", np.float64)])
@@ -44,7 +45,8 @@ class EventLog:
     The row number of an event is its sequence number. START and RESIZE have the placement after them; DOWN and UP have
     one share with the node and its GPUs; other events have none. Cores and memory are 0 where the scenario does not
     divide them. Where a placement names none, they are what the world gave the job at that instant; the world divides
-    them anew, without an event, whenever the jobs of a node change.
+    them anew, without an event, whenever the jobs of a node change. Two jobs share GPUs from the event that names the
+    other one until one of them holds other GPUs or none; the other one then keeps them, without an event.
     """
 
     events: npt.NDArray[np.void]
@@ -79,4 +81,5 @@ class EventLog:
             memory=by_node("memory") if shared else None,
             plan=self.plans[row["plan"]] if row["plan"] >= 0 else None,
             batch_size=int(row["batch_size"]) or None,
+            beside=int(row["beside"]) if row["beside"] >= 0 else None,
         )

@@ -4,9 +4,17 @@ import numpy as np
 
 from envs.simulation.exact import PARTS
 from envs.simulation.jit import Records, kernel, leaf
-from envs.simulation.job_throughput import placement_throughput
+from envs.simulation.job_throughput import kept_beside_partner, placement_throughput
 from envs.simulation.kernels import QUEUED, RUNNING
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY, clear_job, new_share, restore_job
+from envs.simulation.shares import (
+    NAMED_CPUS,
+    NAMED_MEMORY,
+    clear_job,
+    forget_partner,
+    make_partners,
+    new_share,
+    restore_job,
+)
 from envs.simulation.world import World
 from envs.types import IntArray
 
@@ -24,12 +32,14 @@ REQUESTED = np.dtype(
             ("named", np.int64),
             ("exact", np.float64),
             ("sample_traffic", np.float64),
+            ("host", np.int64),  # 1 + the job whose GPUs it shares; 0 for none. Such rows come after those of all hosts
         ],
     ),
     align=True,
 )
 # Results of `plan_requested`.
 FITS, NOT_THERE, OUT_OF_RANGE, NO_GPUS, DOES_NOT_RUN, NO_CPUS, NO_MEMORY, NO_NODE = 0, 1, 2, 3, 4, 5, 6, 7
+NO_HOST, OTHER_GPUS, TOO_LARGE_TOGETHER = 8, 9, 10
 
 
 @leaf
@@ -47,6 +57,8 @@ def undo_draft(world: World) -> None:
         clear_job(world, world.touched[i])
     for i in range(world.episode[0].num_touched):
         restore_job(world, world.touched[i])
+    for i in range(world.episode[0].num_touched):
+        forget_partner(world, world.jobs[world.touched[i]])
     world.episode[0].num_touched = 0
 
 
@@ -73,13 +85,37 @@ def node_feeds(world: World, n: int, memory: bool) -> bool:
 
 
 @leaf
+def may_join(world: World, j: int, host: int) -> bool:
+    """Return whether a job may share the GPUs that another job holds for itself in the draft."""
+    return bool(host != j and is_there(world, host) and world.jobs[host].gpus > 0 and world.jobs[host].partner < 0)
+
+
+@leaf
+def same_gpus(world: World, job: Records, other: Records) -> bool:
+    """Return whether two jobs hold the same GPUs in the draft."""
+    mine = job.first_share
+    its = other.first_share
+    while mine >= 0 and its >= 0:
+        if world.shares[mine].node != world.shares[its].node or world.shares[mine].gpus != world.shares[its].gpus:
+            return False
+        mine = world.shares[mine].next_of_job
+        its = world.shares[its].next_of_job
+    return bool(mine < 0 and its < 0)
+
+
+@leaf
 def plan_rows(world: World, rows: Records) -> tuple[int, int]:
     """Put requested rows into the draft until one does not fit; return (error code, row)."""
     for i in range(len(rows)):
         row = rows[i]
-        if row.gpus > world.nodes[row.node].free:
-            return NO_GPUS, i
         job = world.jobs[row.job]
+        if row.host == 0:
+            if row.gpus > world.nodes[row.node].free:
+                return NO_GPUS, i
+        elif job.partner != row.host - 1:
+            if job.partner >= 0 or not may_join(world, row.job, row.host - 1):
+                return NO_HOST, i
+            make_partners(world, row.host - 1, row.job)
         new_share(world, row.job, row.node, row.gpus, row.cpus, row.memory)
         job.plan = row.plan
         job.batch_size = row.batch_size
@@ -99,6 +135,10 @@ def check_rows(world: World, rows: Records) -> tuple[int, int]:
             return OUT_OF_RANGE, i
         if job.exact == 0.0 and not placement_throughput(world, job, job.first_share) > 0:
             return DOES_NOT_RUN, i
+        if row.host and not same_gpus(world, job, world.jobs[row.host - 1]):
+            return OTHER_GPUS, i
+        if row.host and not kept_beside_partner(world, job) > 0:
+            return TOO_LARGE_TOGETHER, i
         if world.episode[0].shares_cpu_memory:
             if not node_feeds(world, row.node, False):
                 return NO_CPUS, i

@@ -152,6 +152,7 @@ class Scenario:
     worker_shares: Literal["proportional", "equal"] = "proportional"  # how unequal GPUs divide a mini-batch
     statistical_efficiency: EfficiencySetting = "measured"  # progress per sample at the batch sizes that jobs choose
     batch_sizes: Literal["chosen", "usual"] = "chosen"  # whether schedulers may choose them where they are offered
+    sharing: Literal["off", "pairs"] = field(default="off", metadata=LATER)  # whether two jobs may hold the same GPUs
     horizon: Seconds = math.inf  # simulation ends here; jobs still in the system are unfinished
     rounds: Rounds = field(default_factory=Rounds)
     information: Information = field(default_factory=Information)
@@ -167,6 +168,13 @@ class Scenario:
             )
         if self.batch_sizes not in ("chosen", "usual"):
             raise MurmurationError(f"scenario.batch_sizes is {self.batch_sizes!r}; it must be chosen or usual")
+        if self.sharing not in ("off", "pairs"):
+            raise MurmurationError(f"scenario.sharing is {self.sharing!r}; it must be off or pairs")
+        if self.sharing == "pairs" and self.information.hides_throughput:
+            raise MurmurationError(
+                f"scenario.sharing is pairs and information.throughput {self.information.throughput}: there are no "
+                "beliefs about pairs; set sharing to off or information.throughput to exact"
+            )
         if self.statistical_efficiency not in EFFICIENCY_SETTINGS:
             raise MurmurationError(
                 f"scenario.statistical_efficiency is {self.statistical_efficiency!r}; "

@@ -1,5 +1,8 @@
 """Shares of jobs on nodes, as records in two linked lists: per job in order of nodes, per node in order of jobs.
 
+Two jobs may be partners, which hold the same GPUs: a node counts them once, as those of the partner that is no guest.
+When one of the two leaves, the other holds them for itself.
+
 While a round is planned, `clear_job`, `new_share` and `set_share` change placements and store what a job held when the
 round began. `restore_job` undoes the changes, `envs.simulation.kernels.settle` applies them.
 """
@@ -35,12 +38,33 @@ def mark_dirty(world: World, n: int, has_traffic: bool) -> None:
 
 
 @leaf
-def link_to_node(world: World, share: int) -> None:
-    """Insert a share into its node's list, in ascending order of jobs."""
+def note_refed(world: World, j: int) -> None:
+    """Add a job to the list of those whose cores, memory or partner have changed; `update_throughputs` empties it."""
+    job = world.jobs[j]
+    if job.refed == 0:
+        job.refed = 1
+        job.next_refed = world.episode[0].first_refed
+        world.episode[0].first_refed = j + 1
+
+
+@leaf
+def make_partners(world: World, host: int, guest: int) -> None:
+    """Make two jobs partners; the caller counts the GPUs as the host's."""
+    world.jobs[host].partner = guest
+    world.jobs[host].guest = 0
+    world.jobs[guest].partner = host
+    world.jobs[guest].guest = 1
+
+
+@leaf
+def link_to_node(world: World, share: int, takes: bool) -> None:
+    """Insert a share into its node's list, in ascending order of jobs; `takes` says whether it takes free GPUs."""
     shares = world.shares
     n = shares[share].node
     node = world.nodes[n]
-    set_free(world, n, node.free - shares[share].gpus)
+    if takes:
+        set_free(world, n, node.free - shares[share].gpus)
+        world.episode[0].num_free -= shares[share].gpus
     node.planned = world.episode[0].num_rounds + 1
     node.num_jobs += 1
     before = -1
@@ -56,12 +80,14 @@ def link_to_node(world: World, share: int) -> None:
 
 
 @leaf
-def unlink_from_node(world: World, share: int) -> None:
-    """Remove a share from its node's list and free its GPUs."""
+def unlink_from_node(world: World, share: int, frees: bool) -> None:
+    """Remove a share from its node's list; `frees` says whether its GPUs are free then."""
     shares = world.shares
     record = shares[share]
     node = world.nodes[record.node]
-    set_free(world, record.node, node.free + record.gpus)
+    if frees:
+        set_free(world, record.node, node.free + record.gpus)
+        world.episode[0].num_free += record.gpus
     node.planned = world.episode[0].num_rounds + 1
     node.num_jobs -= 1
     before = -1
@@ -106,8 +132,7 @@ def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: floa
         shares[before].next_of_job = share
     job.num_shares += 1
     job.gpus += gpus
-    world.episode[0].num_free -= gpus
-    link_to_node(world, share)
+    link_to_node(world, share, job.guest == 0)
 
 
 @leaf
@@ -131,12 +156,20 @@ def free_list(world: World, first_share: int) -> None:
 
 @leaf
 def unlink_job(world: World, j: int) -> None:
-    """Remove all shares of a job from their nodes; the records themselves do not change."""
-    share = world.jobs[j].first_share
+    """Remove all shares of a job from their nodes; a partner keeps the GPUs. The records themselves do not change."""
+    job = world.jobs[j]
+    partner = job.partner
+    share = job.first_share
     while share >= 0:
-        unlink_from_node(world, share)
+        unlink_from_node(world, share, partner < 0)
         share = world.shares[share].next_of_job
-    world.episode[0].num_free += world.jobs[j].gpus
+    if partner >= 0:
+        world.jobs[partner].partner = -1
+        world.jobs[partner].guest = 0
+        job.partner = -1
+        job.guest = 0
+        note_refed(world, partner)
+        note_refed(world, j)  # in a round it may come back to these GPUs, as if it had never left
 
 
 @leaf
@@ -163,6 +196,20 @@ def store_placement(world: World, j: int) -> None:
     job.before_named = job.named
     job.before_exact = job.exact
     job.before_sample_traffic = job.sample_traffic
+    if job.before_partner < 0 and job.partner >= 0:
+        partner = world.jobs[job.partner]
+        job.before_partner = job.partner
+        job.before_guest = job.guest
+        partner.before_partner = j
+        partner.before_guest = 1 - job.guest
+
+
+@leaf
+def forget_partner(world: World, job: Records) -> None:
+    """Forget, at the end of a round, which partner a job had at its begin; so does the partner."""
+    if job.before_partner >= 0:
+        world.jobs[job.before_partner].before_partner = -1
+        job.before_partner = -1
 
 
 @part
@@ -170,10 +217,10 @@ def clear_job(world: World, j: int) -> None:
     """Take all GPUs from a job in this round's draft; the first call in a round stores what it held."""
     job = world.jobs[j]
     first = job.touched == 0
-    unlink_job(world, j)
     if first:
         store_placement(world, j)
-    else:
+    unlink_job(world, j)
+    if not first:
         free_list(world, job.first_share)
     clear_named_settings(job)
     empty_job(world, j)
@@ -199,22 +246,35 @@ def restore_named_settings(job: Records) -> None:
     job.sample_traffic = job.before_sample_traffic
 
 
+@leaf
+def restore_partner(world: World, j: int) -> bool:
+    """Make a job the partner again that it was when the round began; return whether its shares take free GPUs."""
+    job = world.jobs[j]
+    if job.before_partner < 0:
+        return True
+    if job.before_guest:
+        make_partners(world, job.before_partner, j)
+        return False
+    partner = world.jobs[job.before_partner]
+    holds = partner.first_share >= 0 and partner.partner != j  # for itself: the round did not change that one
+    make_partners(world, j, job.before_partner)
+    return not holds
+
+
 @part
 def restore_job(world: World, j: int) -> None:
-    """Undo this round's draft for a touched job: it holds its old placement again."""
+    """Undo this round's draft for a touched job without GPUs: it holds its old placement again."""
     job = world.jobs[j]
-    unlink_job(world, j)
-    free_list(world, job.first_share)
+    takes = restore_partner(world, j)
     job.first_share = job.before_share
     job.num_shares = job.before_shares
     job.gpus = job.before_gpus
     restore_named_settings(job)
     job.before_share = -1
     job.touched = 0
-    world.episode[0].num_free -= job.gpus
     share = job.first_share
     while share >= 0:
-        link_to_node(world, share)
+        link_to_node(world, share, takes)
         share = world.shares[share].next_of_job
 
 
@@ -246,7 +306,7 @@ def begin_change(world: World, j: int) -> None:
 def set_share(world: World, j: int, n: int, gpus: int) -> None:
     """Set a job's GPUs on one node (0 takes them away); its other nodes do not change.
 
-    The caller must check that the node has room.
+    The caller must check that the node has room, and that the job has no partner.
     """
     job = world.jobs[j]
     begin_change(world, j)
@@ -257,8 +317,7 @@ def set_share(world: World, j: int, n: int, gpus: int) -> None:
         share = world.shares[share].next_of_job
     if share >= 0:
         record = world.shares[share]
-        unlink_from_node(world, share)
-        world.episode[0].num_free += record.gpus
+        unlink_from_node(world, share, True)
         job.gpus -= record.gpus
         job.num_shares -= 1
         if before < 0:

@@ -109,6 +109,8 @@ class SimulatedEpisode(ABC):
         if not allocation.keep_running:
             for job in self.view.running.tolist():
                 changes.setdefault(job, None)
+        elif self.scenario.sharing != "off":
+            changes |= self._guests_to_keep(changes)
         known_plans = len(self.plans)
         try:
             self._plan(changes)
@@ -117,6 +119,20 @@ class SimulatedEpisode(ABC):
             raise
         self.settle()
         self.state.episode[0, 0].next_decision = allocation.next_decision
+
+    def _guests_to_keep(self, changes: dict[JobId, Placement | None]) -> dict[JobId, Placement]:
+        """Placements of the guests of jobs that are changed, but stay on their GPUs: the guests stay beside them."""
+        kept: dict[JobId, Placement] = {}
+        columns = self.state.jobs[0]
+        for job, placement in changes.items():
+            if placement is None or placement.beside is not None or not self._is_there(job):
+                continue
+            guest = int(columns["partner"][job])
+            if guest < 0 or guest in changes or not columns["guest"][guest]:
+                continue
+            if dict(self.view.placement(job).gpus) == dict(placement.gpus):
+                kept[guest] = self.view.placement(guest)
+        return kept
 
     def settle(self) -> None:
         """End the round: apply the planned changes."""
@@ -132,18 +148,24 @@ class SimulatedEpisode(ABC):
             self._refuse(wrong, place, stopped, rows)
 
     def _rows(self, changes: dict[JobId, Placement | None]) -> Records:
-        """REQUESTED rows of all placements."""
+        """REQUESTED rows of all placements; those beside other jobs at the end."""
         rows: list[tuple[float, ...]] = []
         for job, placement in changes.items():
             if placement is None:
                 continue
+            if placement.beside is not None and self.scenario.sharing == "off":
+                raise AllocationError(
+                    f"job {job}: its placement shares the GPUs of job {placement.beside}, which this scenario does not "
+                    "let jobs do; leave beside None or set scenario.sharing=pairs"
+                )
             if not placement.gpus:
                 raise self._out_of_range(job, 0) if self._is_there(job) else self._not_there(job)
             if not _names_anything(placement):
                 for node, gpus in placement.gpus.items():
-                    rows.append((job, node, gpus, np.nan, np.nan, -1, 0, 0, 0.0, 0.0))
+                    rows.append((job, node, gpus, np.nan, np.nan, -1, 0, 0, 0.0, 0.0, _host(placement)))
             else:
                 rows.extend(self._named_rows(job, placement))
+        rows.sort(key=lambda row: row[-1] > 0)
         return np.array(rows, REQUESTED).view(np.recarray)
 
     def _named_rows(self, job: JobId, placement: Placement) -> Iterator[tuple[float, ...]]:
@@ -167,7 +189,8 @@ class SimulatedEpisode(ABC):
         for node, gpus in placement.gpus.items():
             cpus = np.nan if placement.cpus is None else whole_parts(placement.cpus[node])
             memory = np.nan if placement.memory is None else whole_parts(placement.memory[node])
-            yield job, node, gpus, cpus, memory, plan, placement.batch_size or 0, named, exact, traffic
+            batch, host = placement.batch_size or 0, _host(placement)
+            yield job, node, gpus, cpus, memory, plan, batch, named, exact, traffic, host
 
     def _plan_index(self, plan: ExecutionPlan | None) -> int:
         if plan is None:
@@ -227,10 +250,23 @@ class SimulatedEpisode(ABC):
                 f"job {job}: {self.table.models[record.model]} does not run on {count} GPUs with node "
                 f"{node} ({self.cluster.nodes[node].gpu_type}) among them; place it elsewhere"
             )
+        if wrong in (requested.NO_HOST, requested.OTHER_GPUS, requested.TOO_LARGE_TOGETHER):
+            host = int(rows["host"][place]) - 1
+            reason = {
+                requested.NO_HOST: "which holds none for itself alone; place that one, and at most two together",
+                requested.OTHER_GPUS: "which holds other GPUs; both must hold the same",
+                requested.TOO_LARGE_TOGETHER: "but the two do not fit into the memory of a GPU; keep them apart",
+            }[wrong]
+            raise AllocationError(f"job {job}: is to share the GPUs of job {host}, {reason}")
         if wrong == requested.NO_GPUS:
             changed = {*stopped.tolist(), *rows["job"].tolist()}
+            columns = self.state.jobs[0]
             free = int(self.state.nodes[0]["free"][node])
-            free += sum(self.view.placement(int(j)).gpus.get(node, 0) for j in changed & set(self.view.running))
+            for j in changed & set(self.view.running.tolist()):
+                stays = columns["guest"][j] or (
+                    columns["partner"][j] >= 0 and int(columns["partner"][j]) not in changed
+                )
+                free += 0 if stays else self.view.placement(j).gpus.get(node, 0)
             free -= int(rows["gpus"][:place][rows["node"][:place] == node].sum())
             raise AllocationError(
                 f"job {job}: asks for {rows['gpus'][place]} GPUs on node {node}, where {free} are free"
@@ -315,6 +351,11 @@ def limited_time(episode: Records) -> LimitedTime:
         num_rounds=int(episode.window_rounds) + present,
         num_queue_rounds=int(episode.queue_rounds) + (present and waiting),
     )
+
+
+def _host(placement: Placement) -> int:
+    """REQUESTED's `host` of a placement."""
+    return 0 if placement.beside is None else placement.beside + 1
 
 
 def _names_anything(placement: Placement) -> bool:

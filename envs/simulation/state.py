@@ -83,7 +83,7 @@ EPISODE = _records(
     ("num_touched", i8),  # jobs whose placement the current round has changed so far
     ("num_uneven", i8),  # nodes whose cores and memory must be divided anew
     ("num_dirty", i8),  # nodes whose jobs need new contention factors
-    ("first_refed", i8),  # list of the jobs whose cores or memory have changed, plus 1; 0 if there is none
+    ("first_refed", i8),  # list of the jobs whose cores, memory or co-located job have changed, plus 1; 0 for none
     ("round_due", i8),
     ("in_round", i8),  # whether a decision was asked for, and time has not advanced since
     ("stalls", i8),  # rounds in a row in which time could not advance by itself
@@ -135,7 +135,8 @@ JOB = _records(
     ("gpus", i8),  # held now
     ("num_shares", i8),
     ("first_share", i8),  # list of shares by ascending node; -1 ends it
-    ("touched", i8),
+    ("touched", i4),
+    ("partner", i4),  # the job that holds the same GPUs; -1 for none
     ("remaining", f8),  # samples at `synced`
     ("throughput", f8),  # samples/s from `synced` on
     ("service", f8),  # GPU-seconds until `served`
@@ -155,9 +156,10 @@ JOB = _records(
     ("fed_by_cpus", f8),  # fraction of its throughput that its cores alone would leave it
     ("fed_by_memory", f8),
     ("kept_by_links", f8),  # fraction of its throughput that the links of its nodes leave it without co-located jobs
-    ("refed", i4),  # whether its cores or memory have changed, and not its throughput yet
+    ("refed", i4),  # whether its cores, memory or partner have changed, and not its throughput yet
     ("next_refed", i4),  # the next such job, plus 1; 0 ends the list
-    ("named", i8),  # amounts that its placement names: 1 cores, 2 memory, 3 both
+    ("named", i4),  # amounts that its placement names: 1 cores, 2 memory, 3 both
+    ("guest", i4),  # whether its partner held the GPUs first: the node then counts them as the partner's
     ("least", f8),  # fewest samples left when net progress was checked, see `note_least`; its work at first
     # Line 4: starts, and what the placement names besides GPUs: -1, 0 and 0 if not named.
     ("num_gpus", i8),
@@ -175,7 +177,8 @@ JOB = _records(
     ("before_plan", i4),
     ("before_batch_size", i4),
     ("segment", f8),  # time at which it last began to process samples after a start or change
-    ("before_named", i8),
+    ("before_named", i4),
+    ("before_partner", i4),
     ("before_exact", f8),
     ("before_sample_traffic", f8),
     # Other fields.
@@ -187,6 +190,7 @@ JOB = _records(
     ("work", f8),
     ("num_preemptions", i4),
     ("num_interruptions", i4),
+    ("before_guest", i4),
 )
 COLUMNS_OF_JOB = (  # fields of JOB, and the columns of a workload from which they are filled
     *(("submit", "submit_time"), ("work", "work"), ("remaining", "work"), ("saved", "work"), ("least", "work")),
@@ -236,12 +240,16 @@ SERVED = _records(
 _histories = itertools.count(1)
 
 
-def log2_slots(cluster: ClusterSpec) -> int:
-    """Share records of a node, as a power of two: one for each GPU now, and one at the start of the round.
+def log2_slots(cluster: ClusterSpec, holders: int = 1) -> int:
+    """Share records of a node, as a power of two: one for each GPU and holder now, and at the start of the round.
 
     The records of a node are adjacent, for the cache, and their number tells the node.
+
+    Args:
+        cluster: the nodes.
+        holders: most jobs that may hold one GPU.
     """
-    return (2 * int(cluster.node_gpus.max()) - 1).bit_length()
+    return (2 * holders * int(cluster.node_gpus.max()) - 1).bit_length()
 
 
 @dataclass
@@ -252,7 +260,7 @@ class State:
     jobs: Records  # JOB [B, num_jobs]
     nodes: Records  # NODE [B, num_nodes]
     shares: Records  # SHARE_RECORD [B, num_nodes * slots]: current, and from the start of the round; see `log2_slots`
-    heap: Records  # ENTRY [B, num_gpus]: running jobs by (finish, job)
+    heap: Records  # ENTRY [B, most running jobs]: running jobs by (finish, job)
     heap_places: Places  # int32[B, num_jobs]: index of each job in the heap; -1 if absent
     outage_heap: Records  # ENTRY [B, num_nodes]: nodes by (finish, node); empty without failures
     outage_places: Places  # int32[B, num_nodes]: index of each node in that heap
@@ -281,12 +289,14 @@ class State:
         job_words, node_words = num_words(num_jobs), num_words(cluster.num_nodes)
         sizes = (len(cluster.gpu_types), int(cluster.node_gpus.max()) + 1)
         failing = cluster.num_nodes if scenario is not None and scenario.failures else 0
+        holders = 2 if scenario is not None and scenario.sharing == "pairs" else 1
+        slots = log2_slots(cluster, holders)
         return cls(
             episode=_zeros((batch_size, 1), EPISODE),
             jobs=_zeros((batch_size, num_jobs), JOB),
             nodes=nodes,
-            shares=_zeros((batch_size, cluster.num_nodes << log2_slots(cluster)), SHARE_RECORD),
-            heap=_zeros((batch_size, cluster.num_gpus), ENTRY, first=1),
+            shares=_zeros((batch_size, cluster.num_nodes << slots), SHARE_RECORD),
+            heap=_zeros((batch_size, holders * cluster.num_gpus), ENTRY, first=1),
             heap_places=np.full((batch_size, num_jobs), -1, np.int32),
             outage_heap=_zeros((batch_size, failing), ENTRY, first=1),
             outage_places=np.zeros((batch_size, failing), np.int32),
@@ -295,7 +305,7 @@ class State:
             room=np.zeros((batch_size, *sizes, node_words), np.int64),
             touched=np.zeros((batch_size, num_jobs), np.int64),
             uneven=np.zeros((batch_size, cluster.num_nodes), np.int64),
-            serving=_zeros((batch_size, 1 << log2_slots(cluster)), SERVED),
+            serving=_zeros((batch_size, 1 << slots), SERVED),
             dirty=np.zeros((batch_size, cluster.num_nodes), np.int64),
             outages=np.zeros((batch_size, failing, OUTAGES, 2)),
             events=np.zeros((batch_size, 0), EVENT),
@@ -363,7 +373,7 @@ class State:
         start_delay, restart_delay = scenario.delays(table.models)
         jobs["model"], jobs["start_delay"], jobs["restart_delay"] = models, start_delay[models], restart_delay[models]
         jobs["start"], jobs["finish"], jobs["estimate"] = np.nan, np.inf, 1.0
-        jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
+        jobs["first_share"] = jobs["before_share"] = jobs["plan"] = jobs["partner"] = jobs["before_partner"] = -1
 
     def forget_jobs(self, b: int) -> None:
         """Make the rows of an episode's jobs such that none is there."""
@@ -371,7 +381,7 @@ class State:
         jobs[:] = np.zeros((), JOB)
         jobs["submit"] = jobs["finish"] = np.inf
         jobs["start"], jobs["estimate"] = np.nan, 1.0
-        jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
+        jobs["first_share"] = jobs["before_share"] = jobs["plan"] = jobs["partner"] = jobs["before_partner"] = -1
         self.heap_places[b] = -1
 
     def _clear(self, b: int, scenario: Scenario) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from envs.performance import DrawnModel, PerformanceModel, cpu_scale, find_throughput, model_profile, without_draw
 from envs.performance.contention import stage_profile
+from envs.performance.pairs import find_pair_factor
 from envs.simulation.link_limit import LinkLimit
 from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
@@ -153,6 +154,24 @@ def _cpu_memory_factor(
     return factor
 
 
+def _pair_factors(performance: PerformanceModel, models: Sequence[str], gpu_types: Sequence[str]) -> FloatArray:
+    """float64[num_gpu_types, num_models, num_models], see `ThroughputTable`; draws of a model share as the model does.
+
+    Where one of two jobs does not fit beside the other, neither fits.
+    """
+    known = sorted({without_draw(model) for model in models})
+    factors = np.array(
+        [
+            [[find_pair_factor(performance, model, other, gpu_type) for other in known] for model in known]
+            for gpu_type in gpu_types
+        ]
+    )
+    factors = np.where(factors.transpose(0, 2, 1) > 0, factors, 0.0)
+    rows = np.array([known.index(without_draw(model)) for model in models])
+    found: FloatArray = factors[:, rows[:, None], rows]
+    return found
+
+
 MOST_BUILT = 32  # tables that are kept for one setup
 _BUILT: dict[int, dict[tuple[tuple[str, ...], int], "ThroughputTable"]] = {}  # by the identity of a setup
 
@@ -175,6 +194,8 @@ class ThroughputTable:
             contention.
         cpu_stage_fraction: float64[num_models], fraction of a step that uses the CPUs; 0 without contention.
         cpu_memory: effect of cores and memory on throughput; neutral where the scenario does not divide them.
+        pair_factors: float64[num_gpu_types, num_models, num_models], the fraction of its throughput that a job keeps
+            beside another one on the same GPUs; 0 where they do not fit together. Empty where none share.
     """
 
     models: tuple[str, ...]
@@ -185,9 +206,19 @@ class ThroughputTable:
     traffic: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     cpu_stage_fraction: FloatArray = field(default_factory=lambda: np.zeros(0))
     cpu_memory: CpuMemoryTable = field(default_factory=lambda: CpuMemoryTable.neutral(0, 0))
+    pair_factors: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
 
     def __post_init__(self) -> None:
-        for name in ("throughputs", "levels", "link_limit", "links_limit", "traffic", "cpu_stage_fraction"):
+        columns = (
+            "throughputs",
+            "levels",
+            "link_limit",
+            "links_limit",
+            "traffic",
+            "cpu_stage_fraction",
+            "pair_factors",
+        )
+        for name in columns:
             object.__setattr__(self, name, seal(getattr(self, name)))
 
     @classmethod
@@ -260,8 +291,18 @@ class ThroughputTable:
             neutral = CpuMemoryTable.neutral(len(models), num_types)
             cpu_memory = CpuMemoryTable.of_draws(setup, models) if shared else neutral
         columns = _contention_columns(models, max_gpus, scenario)
+        pairs = _pair_factors(setup.performance, models, cluster.gpu_types) if scenario.sharing == "pairs" else None
         links_limit = np.array([int(links.active) + links.covers_plans(model) for model in models], np.int64)
-        return cls(tuple(models), throughputs, levels, link_limit, links_limit, *columns, cpu_memory)
+        return cls(
+            tuple(models),
+            throughputs,
+            levels,
+            link_limit,
+            links_limit,
+            *columns,
+            cpu_memory,
+            np.zeros((0, 0, 0)) if pairs is None else pairs,
+        )
 
     def shared_resources(self, scenario: Scenario) -> SharedResources:
         """What schedulers may know about the resources that jobs share."""

@@ -58,14 +58,16 @@ class RunningPlacements(Mapping[JobId, Placement]):
         source = self._engine_side
         gpus = self._by_node(job, source.gpus)
         named = int(source.named[job])
+        beside = int(source.jobs["partner"][job]) if source.jobs["guest"][job] else None
         if source.plan[job] < 0 and not source.batch_size[job] and not named:
-            return Placement(gpus)
+            return Placement(gpus, beside=beside)
         return Placement(
             gpus,
             cpus=self._by_node(job, source.cpus) if named & NAMED_CPUS else None,
             memory=self._by_node(job, source.memory) if named & NAMED_MEMORY else None,
             plan=source.plans[source.plan[job]] if source.plan[job] >= 0 else None,
             batch_size=int(source.batch_size[job]) or None,
+            beside=beside,
         )
 
     def _by_node(self, job: JobId, column: Any) -> dict[NodeId, Any]:
@@ -255,6 +257,23 @@ class StateView:
         return self._engine_side.setup.scenario.cpu_memory == "shared"
 
     @property
+    def shares_gpus(self) -> bool:
+        """Whether two jobs may hold the same GPUs, so that a placement may name the job beside it."""
+        return self._engine_side.setup.scenario.sharing == "pairs"
+
+    @property
+    def pairs(self) -> dict[JobId, JobId]:
+        """The jobs that share GPUs: by the job that held them first, the job beside it."""
+        jobs, running = self._engine_side.jobs, self.running
+        hosts = running[(jobs["partner"][running] >= 0) & (jobs["guest"][running] == 0)]
+        return dict(zip(hosts.tolist(), jobs["partner"][hosts].tolist(), strict=True))
+
+    @property
+    def pair_factors(self) -> FloatArray:
+        """float64[num_gpu_types, num_models, num_models]: see `ClusterView.pair_factors`."""
+        return self._engine_side.table.pair_factors.view()
+
+    @property
     def shared_resources(self) -> SharedResources:
         """The effects of shared cores, memory and links on jobs, by model; read only."""
         return self._engine_side.table.shared_resources(self._engine_side.setup.scenario)
@@ -404,6 +423,7 @@ class StateView:
             num_gpus=lambda job: int(self._engine_side.requested[self._known_one(job)]),
             keep_running=keep_running,
             capacity=self.capacity if self._engine_side.episode["num_down"][0] else None,
+            pairs=self.pairs if keep_running and self.shares_gpus else None,
         )
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:

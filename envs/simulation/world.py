@@ -52,6 +52,7 @@ class World(NamedTuple):
     cpu_memory_factor: FloatArray  # [num_models, num_gpu_types, 9, c, m]
     saturating: FloatArray  # [num_models, num_gpu_types, 9, 2]
     cpu_scale: FloatArray  # [num_models, num_gpu_types]
+    pair_factors: FloatArray  # [num_gpu_types, num_models, num_models]: kept beside another job; empty if unused
 
 
 STATE_FIELDS = tuple(State.__dataclass_fields__)
@@ -75,6 +76,7 @@ def batch_world(state: State, table: ThroughputTable) -> World:
         cpu_memory_factor=table.cpu_memory.factor,
         saturating=table.cpu_memory.saturating,
         cpu_scale=table.cpu_memory.scale,
+        pair_factors=table.pair_factors,
     )
 
 
@@ -119,6 +121,7 @@ def slice_batch(batch: World, b: int) -> World:
         batch.cpu_memory_factor,
         batch.saturating,
         batch.cpu_scale,
+        batch.pair_factors,
     )
 
 

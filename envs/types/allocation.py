@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class Placement:
     memory: Mapping[NodeId, Gigabytes] | None = None
     plan: ExecutionPlan | None = None
     batch_size: int | None = None
+    beside: JobId | None = None  # the job that holds these GPUs already; both then share them (`Scenario.sharing`)
 
     @property
     def num_gpus(self) -> int:
@@ -38,6 +39,9 @@ class Allocation:
     A scheduler that wants to decide again at a certain instant, for example when a job reaches the limit of its queue,
     assigns that instant to `next_decision`. It must lie in the future and holds until the next round.
 
+    A placement `beside` another job shares that job's GPUs and takes no free ones. When one of the two leaves, the
+    other keeps the GPUs for itself.
+
     Args:
         cluster: the nodes.
         running: the current placements.
@@ -47,6 +51,7 @@ class Allocation:
         num_gpus: returns the GPUs that a job requests.
         keep_running: whether the allocation begins with `running` or empty.
         capacity: int64[num_nodes], GPUs of the nodes that are up; those of all nodes if None.
+        pairs: under `running`, the job beside each job that shares its GPUs, by the job that names none.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class Allocation:
         *,
         keep_running: bool = False,
         capacity: IntArray | None = None,
+        pairs: Mapping[JobId, JobId] | None = None,
     ) -> None:
         self.cluster = cluster
         self.keep_running = keep_running
@@ -67,6 +73,8 @@ class Allocation:
         self.changes: dict[JobId, Placement | None] = {}  # the requested placement by job; None stops the job
         self.next_decision: Seconds = math.inf  # a round takes place at this instant, if none does before it
         self._running = running
+        self._beside: dict[JobId, JobId] = dict(pairs or {}) if keep_running else {}  # its guest, by each host
+        self._alone: set[JobId] = set()  # running guests whose hosts have left
         self._prefer = prefer
         self._num_gpus = num_gpus
 
@@ -74,7 +82,12 @@ class Allocation:
         """Return a job's placement under the allocation so far; None if it does not run."""
         if job in self.changes:
             return self.changes[job]
-        return self._running.get(job) if self.keep_running else None
+        running = self._running.get(job) if self.keep_running else None
+        return replace(running, beside=None) if running is not None and job in self._alone else running
+
+    def guest(self, job: JobId) -> JobId | None:
+        """Return the job that was placed beside a job under the allocation so far; None if there is none."""
+        return self._beside.get(job)
 
     def jobs(self) -> set[JobId]:
         """Return all jobs that run under the allocation so far."""
@@ -90,16 +103,23 @@ class Allocation:
         """Place a job on these GPUs. This replaces any earlier placement of the job.
 
         Raises:
-            AllocationError: a node does not exist or has too few free GPUs, or a count is not a positive whole number.
+            AllocationError: a node does not exist or has too few free GPUs, or a count is not a positive whole number;
+                or the job that it names beside it holds other GPUs, shares them already, or does not run.
         """
         if not isinstance(placement, Placement):
             placement = Placement({int(node): _whole(job, node, gpus) for node, gpus in placement.items()})
         elif not isinstance(placement.gpus, Mapping):
             raise AllocationError(f"job {job}: its placement's gpus are {placement.gpus!r}; give {{node: GPUs}}")
         before = self.placement(job)
-        given_back = before.gpus if before else {}
         if not placement.gpus:
             raise AllocationError(f"job {job}: a placement needs at least one GPU; use stop() to take all GPUs away")
+        if placement.beside is not None:
+            self._place_beside(job, placement, placement.beside)
+            return
+        if before is not None and job in self._beside and dict(before.gpus) == dict(placement.gpus):
+            self.changes[job] = placement  # the other one stays beside it
+            return
+        given_back = self._frees(job, before)
         for node, gpus in placement.gpus.items():
             if not 0 <= node < self.cluster.num_nodes:
                 raise AllocationError(
@@ -110,16 +130,58 @@ class Allocation:
             free = int(self.free_gpus[node]) + given_back.get(node, 0)
             if not 1 <= gpus <= free:
                 raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}, where {free} are free")
-        self._release(given_back)
+        self._leave(job, before)
         for node, gpus in placement.gpus.items():
             self.free_gpus[node] -= gpus
         self.changes[job] = placement
 
+    def _place_beside(self, job: JobId, placement: Placement, host: JobId) -> None:
+        """Place a job on the GPUs that another one holds for itself."""
+        held = self.placement(host) if host != job else None
+        if held is None:
+            raise AllocationError(
+                f"job {job}: is to share the GPUs of job {host}, which holds none; place that one first"
+            )
+        if held.beside is not None or self._beside.get(host, job) != job:
+            third = held.beside if held.beside is not None else self._beside[host]
+            raise AllocationError(
+                f"job {job}: is to share the GPUs of job {host}, which shares them with job {third}; at most two may"
+            )
+        if dict(held.gpus) != dict(placement.gpus):
+            raise AllocationError(
+                f"job {job}: asks for GPUs {dict(placement.gpus)} beside job {host}, which holds {dict(held.gpus)}; "
+                "both must hold the same"
+            )
+        if job in self._beside:
+            raise AllocationError(
+                f"job {job}: is to share the GPUs of job {host}, while job {self._beside[job]} shares its own; place "
+                "that one elsewhere first"
+            )
+        self._leave(job, self.placement(job))
+        self._beside[host] = job
+        self.changes[job] = placement
+
+    def _frees(self, job: JobId, before: Placement | None) -> Mapping[NodeId, int]:
+        """Return the GPUs that become free when a job leaves its placement."""
+        shared = before is None or before.beside is not None or job in self._beside
+        return {} if before is None or shared else before.gpus
+
+    def _leave(self, job: JobId, before: Placement | None) -> None:
+        """Take a job off its placement; another one that shares its GPUs keeps them."""
+        self._release(self._frees(job, before))
+        if before is not None and before.beside is not None:
+            del self._beside[before.beside]
+        guest = self._beside.pop(job, None)
+        if guest is not None:
+            changed = self.changes.get(guest)
+            if changed is not None:
+                self.changes[guest] = replace(changed, beside=None)
+            else:
+                self._alone.add(guest)
+
     def stop(self, job: JobId) -> None:
         """Take all GPUs from a job, which returns to the queue."""
-        before = self.placement(job)
-        if before:
-            self._release(before.gpus)
+        self._leave(job, self.placement(job))
         self.changes[job] = None
 
     def keep(self, job: JobId) -> None:
@@ -154,13 +216,11 @@ class Allocation:
         """
         want = self._num_gpus(job) if num_gpus is None else num_gpus
         types = self._prefer(job) if gpu_types is None else gpu_types
-        before = self.placement(job)
-        if before:
-            self._release(before.gpus)
+        given_back = self._frees(job, self.placement(job))
+        self._release(given_back)
         found = self._find(want, types, scatter)
-        if before:
-            for node, gpus in before.gpus.items():
-                self.free_gpus[node] -= gpus
+        for node, gpus in given_back.items():
+            self.free_gpus[node] -= gpus
         if found is None:
             return False
         self.place(job, found)

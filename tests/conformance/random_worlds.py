@@ -56,6 +56,13 @@ class Workshop:
             return None
         return (24.5, 160.25) if gpu_type == "plain" else (1.0, 2048.0)
 
+    def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
+        """What a model keeps beside another; vgg16 and gpt2 do not fit together, and resnet18 hinders nobody."""
+        if {model, other} == {"vgg16", "gpt2"}:
+            return 0.0
+        kept = 0.5 + MODELS.index(model) / 16 + (0.25 if gpu_type == "swift" else 0.0)
+        return 1.0 if other == "resnet18" else kept
+
     def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
         if model == "gpt2" and (
@@ -110,12 +117,14 @@ class Whims:
     def schedule(self, view: ClusterView) -> Allocation:
         """Return a random allocation, which mostly fits."""
         allocation = view.allocation(keep_running=bool(self.rng.random() >= self.from_scratch))
-        for job in view.running.tolist():
+        for job in sorted(view.running.tolist(), key=lambda job: view.placement(job).beside is not None):
             self._reconsider(view, allocation, job)
         for job in self.rng.permutation(np.concatenate([view.queued, view.running])).tolist():
             if allocation.placement(job) is None and self.rng.random() < 0.8:
                 gpus = self._scatter(view, allocation, job)
-                if gpus:
+                if view.shares_gpus and self.rng.random() < 0.5:
+                    self._join(view, allocation, job)
+                elif gpus:
                     allocation.place(job, self._named(view, job, gpus))
         if self.rng.random() < self.early:
             allocation.next_decision = view.time + float(self.rng.exponential(20.0)) + 0.1
@@ -124,7 +133,9 @@ class Whims:
     def _reconsider(self, view: ClusterView, allocation: Allocation, job: JobId) -> None:
         """Keep a running job, stop it, or name other settings on its old GPUs."""
         running = view.placement(job)
-        if self.rng.random() < self.disturb:
+        if running.beside is not None:
+            self._reconsider_guest(view, allocation, job, running)
+        elif self.rng.random() < self.disturb:
             if self.rng.random() < 0.5:
                 allocation.stop(job)
             else:
@@ -137,6 +148,33 @@ class Whims:
         elif self.rng.random() < 0.1:
             backwards = dict(reversed(list(running.gpus.items())))
             allocation.place(job, Placement(backwards, plan=running.plan, batch_size=running.batch_size))
+
+    def _reconsider_guest(self, view: ClusterView, allocation: Allocation, job: JobId, running: Placement) -> None:
+        """The same for a job that shares another one's GPUs, which may have been taken from that one."""
+        here = allocation.placement(job)
+        host = None if here is not None and here.beside is None else running.beside
+        if host is not None and (there := allocation.placement(host)) is not None and there.gpus != running.gpus:
+            host = None
+        if self.rng.random() < self.disturb / 2:
+            allocation.stop(job)
+        elif host is None or allocation.placement(host) is None:
+            pass  # it keeps the GPUs for itself, or in an allocation from scratch waits for others
+        elif here is None or self.rng.random() < self.disturb:
+            names = self._named(view, job, running.gpus) if self.rng.random() < 0.5 else running
+            allocation.place(job, replace(names, beside=host))
+
+    def _join(self, view: ClusterView, allocation: Allocation, job: JobId) -> None:
+        """Place a job beside another, mostly one beside which it fits."""
+        low, high = int(view.min_gpus[job]), int(view.max_gpus[job])
+        for host in self.rng.permutation(sorted(allocation.jobs())).tolist():
+            placement = allocation.placement(host)
+            if placement is None or placement.beside is not None or allocation.guest(host) is not None:
+                continue
+            types = view.cluster.node_types[list(placement.gpus)]
+            fits = (view.pair_factors[types, view.model[job], view.model[host]] > 0).all()
+            if low <= placement.num_gpus <= high and (fits or self.rng.random() < 0.02):
+                allocation.place(job, replace(self._named(view, job, placement.gpus), beside=host))
+                return
 
     def _scatter(self, view: ClusterView, allocation: Allocation, job: JobId) -> dict[NodeId, int]:
         """Free GPUs of types on which the job runs, a random number in its range; none if there are too few."""
@@ -210,6 +248,8 @@ def random_world(seed: int, *, plain: bool = False) -> RandomWorld:
     cluster = random_cluster(rng)
     performance = Workshop(curve=float(rng.choice([0.8, 1.0])))
     scenario = plain_scenario(rng) if plain else random_scenario(rng)
+    if seed % 3 == 0:
+        scenario = replace(scenario, sharing="pairs")
     if seed % 4 == 1:  # soon gives up jobs that make no net progress
         scenario = replace(scenario, rounds=replace(scenario.rounds, max_futile_rounds=3))
     shared = scenario.cpu_memory == "shared"

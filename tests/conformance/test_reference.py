@@ -71,6 +71,7 @@ def compare_views(world: RandomWorld, one: ClusterView, other: ClusterView) -> N
     jobs = np.arange(len(one.num_gpus))
     for name in ("attained_service", "remaining_work", "remaining_time"):
         np.testing.assert_array_equal(getattr(one, name)(jobs), getattr(other, name)(jobs), f"{world.name}: {name}")
+    same(world, "pairs", one.pairs, other.pairs)
     for job in one.running.tolist():
         same(world, f"placement of {job}", one.placement(job), other.placement(job))
         _compare_batch_sizes(world, one, other, job)

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 from envs.simulation.exact import PARTS, whole_parts
 from envs.simulation.reference.objects import Job, JobStatus, Node
+from envs.simulation.reference.pairs import Requested, check_pair, gpus_after, hosts_after
 from envs.simulation.reference.rules import ReferenceRules
 from envs.types import AllocationError, JobId, NodeId, PerformanceError, Placement, Seconds
-
-Requested = Mapping[JobId, Placement | None]
 
 
 def check_requested(
@@ -31,11 +30,17 @@ def check_requested(
             raise AllocationError(f"job {job} is not in the system at t = {time:g} s; place queued or running jobs")
         if placement is not None:
             _check_job(jobs[job], placement, len(nodes), rules)
+    active = [job for job in jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
+    hosts = hosts_after(requested, active)
+    for guest, host in hosts.items():
+        if guest in requested:
+            check_pair(jobs[guest], host, requested, hosts, jobs, rules)
     for node in nodes:
-        _check_gpus(node, requested)
+        _check_gpus(node, requested, hosts)
         if rules.shared:
+            shared = sum(gpus_after(jobs[guest], requested).get(node.id, 0) for guest in hosts)
             for resource in ("cpus", "memory"):
-                _check_amounts(node, resource, requested)
+                _check_amounts(node, resource, requested, shared)
 
 
 def _check_job(job: Job, placement: Placement, num_nodes: int, rules: ReferenceRules) -> None:
@@ -70,18 +75,25 @@ def _check_job(job: Job, placement: Placement, num_nodes: int, rules: ReferenceR
         )
 
 
-def _check_gpus(node: Node, requested: Requested) -> None:
+def _check_gpus(node: Node, requested: Requested, hosts: Mapping[JobId, JobId]) -> None:
     """Check that the GPUs of a node suffice for the requested placements and the jobs that do not change."""
-    kept = sum(share.gpus for share in node.shares if share.job.id not in requested)
-    asked = sum(placement.gpus.get(node.id, 0) for placement in requested.values() if placement is not None)
+    kept = sum(share.gpus for share in node.shares if share.job.id not in requested and share.job.id not in hosts)
+    asked = sum(
+        placement.gpus.get(node.id, 0)
+        for job, placement in requested.items()
+        if placement is not None and job not in hosts
+    )
     if kept + asked > node.capacity:
         raise AllocationError(f"node {node.id}: {asked} GPUs are asked for, {node.capacity - kept} are free")
 
 
-def _check_amounts(node: Node, resource: str, requested: Requested) -> None:
-    """Check that the cores (or memory) of a node suffice for the named amounts and 1/64 for each other GPU."""
+def _check_amounts(node: Node, resource: str, requested: Requested, shared: int) -> None:
+    """Check that the cores (or memory) of a node suffice for the named amounts and 1/64 for each other GPU.
+
+    Of a GPU that two jobs share (`shared` of them), each job needs an amount of its own.
+    """
     left: float = getattr(node, resource)
-    bare = node.capacity  # GPUs whose amount is not named
+    bare = node.capacity + shared  # GPUs whose amount is not named
     for share in node.shares:
         if share.job.id not in requested and getattr(share.job, f"names_{resource}"):
             left -= getattr(share, resource)

@@ -15,7 +15,8 @@ from envs.scheduling import ClusterView
 from envs.simulation.log import EventKind, EventLog
 from envs.simulation.reference.check import check_requested
 from envs.simulation.reference.log import EventLogWriter
-from envs.simulation.reference.objects import Job, JobStatus, Node
+from envs.simulation.reference.objects import Job, JobStatus, Node, jobs_of
+from envs.simulation.reference.pairs import hosts_after, join, leave_partner, unchanged, works_as_before
 from envs.simulation.reference.progress import Progress
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.reference.snapshot import (
@@ -28,7 +29,7 @@ from envs.simulation.reference.snapshot import (
 )
 from envs.simulation.reference.view import ReferenceView, look
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
-from envs.simulation.scenario import OUTAGES, Scenario
+from envs.simulation.scenario import OUTAGES
 from envs.simulation.setup import Setup
 from envs.simulation.simulated_episode import scheduler_rng
 from envs.simulation.simulator import check_runnable
@@ -62,7 +63,7 @@ class ReferenceSimulator:
         self.beliefs, self.rules = self.rules.hide(workload, setup, samples)
         self.predictions = self.rules.predict(workload, setup)
         check_runnable(workload, cluster, self.rules.table)
-        self.jobs = _jobs(workload, self.scenario, np.random.default_rng(noise))
+        self.jobs = jobs_of(workload, self.scenario, np.random.default_rng(noise))
         self.nodes = [Node.of(i, cluster.nodes[i]) for i in range(cluster.num_nodes)]
         failures = self.scenario.failures
         self.checkpoint_interval = failures.checkpoint_interval if failures else math.inf
@@ -82,7 +83,7 @@ class ReferenceSimulator:
         self.progress = Progress(self.jobs, self.scenario.rounds)
         self.active: list[Job] = []  # submitted and not done, ascending
         self.uneven: set[Node] = set()  # nodes whose cores and memory must be divided anew
-        self.refed: set[Job] = set()  # jobs whose cores or memory have changed, and not their throughput yet
+        self.refed: set[Job] = set()  # jobs whose cores, memory or partner have changed, and not their throughput yet
         self.dirty: set[Node] = set()  # nodes whose jobs need new contention factors
         self.in_round = False  # whether a decision was asked for, and time has not advanced since
         self.seconds = dict.fromkeys(("running", "cpus", "memory", "network"), 0.0)  # of running jobs, by limit
@@ -149,6 +150,8 @@ class ReferenceSimulator:
         for job in copy.jobs[count:]:
             job.estimate = 1.0
         copy.active = [copy.jobs[job.id] for job in self.active]
+        for job in copy.active:
+            job.partner = None if job.partner is None else copy.jobs[job.partner.id]
         copy.uneven = {copy.nodes[node.id] for node in self.uneven}
         copy.dirty = {copy.nodes[node.id] for node in self.dirty}
         copy.refed = {copy.jobs[job.id] for job in self.refed}
@@ -321,11 +324,10 @@ class ReferenceSimulator:
             for job in self.running():
                 requested.setdefault(job.id, None)
         check_requested(requested, self.jobs, self.nodes, self.rules, self.time)
+        hosts = hosts_after(requested, self.active)
         self.next_decision = allocation.next_decision
         changes = [
-            (self.jobs[job], requested[job])
-            for job in sorted(requested)
-            if not self.jobs[job].satisfies(requested[job])
+            (self.jobs[job], requested[job]) for job in sorted(requested) if not unchanged(self.jobs[job], requested)
         ]
         stops = [job for job, placement in changes if placement is None]
         starts = [
@@ -334,7 +336,7 @@ class ReferenceSimulator:
         resizes = [
             (job, placement) for job, placement in changes if placement is not None and job.status is JobStatus.RUNNING
         ]
-        restarts = {job.id for job, placement in resizes if not job.works_as(placement)}
+        restarts = {job.id for job, placement in resizes if not works_as_before(job, placement, requested)}
         for job, _ in changes:
             if job.status is JobStatus.RUNNING:
                 job.bring_up_to_date(self.time, self.checkpoint_interval)
@@ -346,6 +348,8 @@ class ReferenceSimulator:
             if placement is not None:
                 job.take(placement, self.nodes)
                 self.uneven.update(share.node for share in job.shares)
+        for guest, host in hosts.items():
+            self.refed |= join(self.jobs[guest], self.jobs[host], self.rules)
         self._divide()
         for job in stops:
             job.num_preemptions += 1
@@ -357,6 +361,9 @@ class ReferenceSimulator:
         for job, _ in resizes:
             self._resize(job, pays=job.id in restarts)
             self.log_writer.job(self.time, EventKind.RESIZE, job)
+        for job, _ in changes:
+            if job.partner is not None:
+                self.refed |= {job, job.partner}
         self._update_throughputs()
 
     def _start(self, job: Job) -> None:
@@ -391,10 +398,11 @@ class ReferenceSimulator:
     # Co-located jobs
 
     def _give_back(self, job: Job) -> None:
-        """Take all shares from a job."""
+        """Take all shares from a job; its partner keeps the GPUs."""
         self.mark(job)
         self.uneven.update(share.node for share in job.shares)
         job.give_back()
+        self.refed |= leave_partner(job)
 
     def mark(self, job: Job) -> None:
         """Mark the nodes of a job that comes or goes, if it affects the other jobs there."""
@@ -415,6 +423,7 @@ class ReferenceSimulator:
 
     def _update_throughputs(self) -> None:
         """Recompute the throughput of jobs with other cores or memory, and of all jobs on nodes with other traffic."""
+        self.refed = {job for job in self.refed if job.status is JobStatus.RUNNING}
         for job in self.refed:
             traffic = job.traffic
             self.rules.feed(job)
@@ -485,16 +494,3 @@ class ReferenceSimulator:
         )
         result.check_conservation()
         return result
-
-
-def _jobs(workload: Workload, scenario: Scenario, rng: np.random.Generator) -> list[Job]:
-    """Make all jobs of a workload, not yet submitted."""
-    errors = [1.0] * len(workload)
-    if scenario.information.work == "estimate":
-        errors = np.exp(scenario.information.error * rng.standard_normal(len(workload))).tolist()
-    start, restart = (delays.tolist() for delays in scenario.delays(workload.models))
-    models = workload.jobs["model"].tolist()
-    return [
-        Job(spec, model, start[model], restart[model], error, spec.work, least=spec.work)
-        for spec, model, error in zip(workload, models, errors, strict=True)
-    ]

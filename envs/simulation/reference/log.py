@@ -17,7 +17,7 @@ class EventLogWriter:
     """
 
     def __init__(self) -> None:
-        self.events: list[tuple[float, int, int, int, int, int, int]] = []
+        self.events: list[tuple[float, int, int, int, int, int, int, int]] = []
         self.shares: list[tuple[int, int, float, float]] = []
         self.plans: list[ExecutionPlan] = []
 
@@ -25,16 +25,17 @@ class EventLogWriter:
         """Add an event of a job; START and RESIZE with its placement."""
         first = len(self.shares)
         if kind not in (EventKind.START, EventKind.RESIZE):
-            self.events.append((time, kind, job.id, first, 0, -1, 0))
+            self.events.append((time, kind, job.id, first, 0, -1, 0, -1))
             return
         for share in job.shares:
             self.shares.append((share.node.id, share.gpus, share.cpus, share.memory))
         plan = -1 if job.plan is None else self.plans.index(job.plan)
-        self.events.append((time, kind, job.id, first, len(job.shares), plan, job.batch_size or 0))
+        host = -1 if job.host is None else job.host
+        self.events.append((time, kind, job.id, first, len(job.shares), plan, job.batch_size or 0, host))
 
     def node(self, time: Seconds, kind: EventKind, node: Node) -> None:
         """Add DOWN or UP of a node."""
-        self.events.append((time, kind, -1, len(self.shares), 1, -1, 0))
+        self.events.append((time, kind, -1, len(self.shares), 1, -1, 0, -1))
         self.shares.append((node.id, node.spec.num_gpus, 0.0, 0.0))
 
     def add_plan(self, plan: ExecutionPlan) -> None:

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 from envs.simulation.exact import whole_parts
+from envs.simulation.scenario import Scenario
 from envs.types import (
     ExecutionPlan,
     Gigabytes,
@@ -18,6 +21,7 @@ from envs.types import (
     Samples,
     Seconds,
 )
+from envs.workloads import Workload
 
 UNLIMITED = 0.99  # a factor on throughput of at least this limits no job
 
@@ -57,7 +61,7 @@ class Node:
     @property
     def free_gpus(self) -> int:
         """GPUs that no job holds."""
-        return self.capacity - sum(share.gpus for share in self.shares)
+        return self.capacity - sum(share.gpus for share in self.shares if not share.job.guest)
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +108,9 @@ class Job:
     saved: Samples = math.nan  # samples left at the last checkpoint
     least: Samples = math.inf  # fewest samples left when net progress was checked; the engine sets its work
     start: Seconds = math.nan  # first start
+    partner: "Job | None" = None  # the job that holds the same GPUs
+    guest: bool = False  # whether its partner held them first
+    together: float = 1.0  # fraction of its throughput that it keeps beside its partner
     num_restarts: int = 0
     num_preemptions: int = 0
     num_interruptions: int = 0
@@ -148,10 +155,10 @@ class Job:
             self.saved = max(self.remaining - self.throughput * (last - self.synced), 0.0)
 
     def throughput_under_contention(self) -> float:
-        """Samples/s while co-located jobs use the same links and CPUs."""
+        """Samples/s while co-located jobs use the same links, CPUs and GPUs."""
         network = min(share.network for share in self.shares)
         cpu_stage = min(share.cpu_stage for share in self.shares)
-        return self.alone * network * cpu_stage
+        return self.alone * network * cpu_stage * self.together
 
     def limit(self) -> str:
         """What limits the running job: "cpus", "memory", "network", or "" for its GPUs."""
@@ -200,8 +207,13 @@ class Job:
         gpus = {share.node.id: share.gpus for share in self.shares}
         return gpus == dict(placement.gpus) and (self.plan, self.batch_size) == (placement.plan, placement.batch_size)
 
+    @property
+    def host(self) -> JobId | None:
+        """The job whose GPUs it shares as a guest."""
+        return self.partner.id if self.partner is not None and self.guest else None
+
     def satisfies(self, placement: Placement | None) -> bool:
-        """Return whether the job already has a placement: its GPUs, and exactly what it names."""
+        """Return whether the job already has a placement: its GPUs, and exactly what it names of cores and memory."""
         if placement is None or self.status is not JobStatus.RUNNING:
             return placement is None and self.status is not JobStatus.RUNNING
         named = (placement.cpus is not None, placement.memory is not None)
@@ -221,4 +233,18 @@ class Job:
             memory={share.node.id: share.memory for share in self.shares} if self.names_memory else None,
             plan=self.plan,
             batch_size=self.batch_size,
+            beside=self.host,
         )
+
+
+def jobs_of(workload: Workload, scenario: Scenario, rng: np.random.Generator) -> list[Job]:
+    """Make all jobs of a workload, not yet submitted."""
+    errors = [1.0] * len(workload)
+    if scenario.information.work == "estimate":
+        errors = np.exp(scenario.information.error * rng.standard_normal(len(workload))).tolist()
+    start, restart = (delays.tolist() for delays in scenario.delays(workload.models))
+    models = workload.jobs["model"].tolist()
+    return [
+        Job(spec, model, start[model], restart[model], error, spec.work, least=spec.work)
+        for spec, model, error in zip(workload, models, errors, strict=True)
+    ]

@@ -68,6 +68,11 @@ class ReferenceRules:
         predicts = setup.scenario.information.work == "predicted"
         return Predictions(setup, workload, self.table) if predicts else None
 
+    def kept_beside(self, job: Job, other: Job) -> float:
+        """Fraction of its throughput that a job keeps beside another: the least over the types of its GPUs."""
+        types = [self.node_types[share.node.id] for share in job.shares]
+        return min(float(self.table.pair_factors[gpu_type, job.model, other.model]) for gpu_type in types)
+
     def divide(self, node: Node) -> set[Job]:
         """Divide a node's cores and memory among the shares that name none; return the jobs whose amounts change."""
         changed: set[Job] = set()

@@ -93,6 +93,10 @@ def reference_at(
             job.least = min(job.least, job.remaining_at(engine.progress.checked_time))
         if job.status is JobStatus.RUNNING:
             _set_shares(engine, job, row["first_share"], shares)
+    for job, row in zip(engine.jobs, _rows(state.jobs[b][: len(workload)]), strict=True):
+        if row["partner"] >= 0:
+            job.partner, job.guest = engine.jobs[row["partner"]], bool(row["guest"])
+            job.together = engine.rules.kept_beside(job, job.partner)
     engine.active = [job for job in engine.jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
     return engine
 

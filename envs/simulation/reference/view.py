@@ -271,6 +271,21 @@ class ReferenceView:
         spec, model = self._known(job).spec, self._model_name(job)
         return self._engine.shown.batches.offered(model, gpu_type, num_gpus, spec.min_batch, spec.max_batch)
 
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether two jobs may hold the same GPUs."""
+        return self._engine.scenario.sharing == "pairs"
+
+    @property
+    def pairs(self) -> dict[JobId, JobId]:
+        """The jobs that share GPUs: by the job that held them first, the job beside it."""
+        return {job.host: job.id for job in self._engine.active if job.host is not None}
+
+    @property
+    def pair_factors(self) -> FloatArray:
+        """float64[num_gpu_types, num_models, num_models]: see `ClusterView.pair_factors`."""
+        return self._engine.shown.table.pair_factors
+
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """An allocation to fill: empty, or with all current placements."""
         return Allocation(
@@ -281,6 +296,7 @@ class ReferenceView:
             num_gpus=lambda job: self._known(job).spec.num_gpus,
             keep_running=keep_running,
             capacity=self.capacity,
+            pairs=self.pairs if keep_running else None,
         )
 
     def snapshot(self, remaining: FloatArray | None = None) -> ClusterCopy:

@@ -76,7 +76,9 @@ def test_free_gpus_are_counted_by_type_and_without_failed_nodes():
         0.0: 4, 1.0: 2, 3.0: 0, 6.0: 2, 9.0: 4, 10.0: 0, 13.0: 8,
     }  # fmt: skip
     first = len(run.log.shares)
-    down = np.array([(13.5, EventKind.DOWN, -1, first, 1, -1, 0), (15.0, EventKind.UP, -1, first, 1, -1, 0)], EVENT)
+    down = np.array(
+        [(13.5, EventKind.DOWN, -1, first, 1, -1, 0, -1), (15.0, EventKind.UP, -1, first, 1, -1, 0, -1)], EVENT
+    )
     node = np.array([(1, 4, 0.0, 0.0)], SHARE)
     log = EventLog(np.concatenate([run.log.events, down]), np.concatenate([run.log.shares, node]))
     times, free = most_free_gpus(replace(run, log=log, end_time=16.0))

@@ -61,6 +61,7 @@ def told_log(jobs: Sequence[Told]) -> EventLog:
             events.append((job.finish, EventKind.FINISH, i, {}))
     events.sort(key=lambda event: event[:3])
     table = np.zeros(len(events), EVENT)
+    table["beside"] = -1
     shares: list[tuple[int, int, float, float]] = []
     for row, (instant, event, number, gpus) in zip(table, events, strict=True):
         row["time"], row["kind"], row["job"] = instant, event, number

@@ -1,0 +1,193 @@
+"""Space sharing: any scheduler, with waiting jobs beside running ones on the same GPUs."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from baselines.parts.priority import ranked
+from envs.scheduling import ClusterView, Scheduler
+from envs.simulation import SimulationView, Snapshot
+from envs.types import Allocation, BoolArray, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Placement
+
+SHORTEST = 1.0  # seconds: a remaining time below it counts as this
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Jobs that have GPUs for themselves, and their GPUs.
+
+    Attributes:
+        jobs: int64[n].
+        placements: of each.
+        on_type: bool[n, num_gpu_types], the types of its GPUs.
+        num_gpus, num_nodes: int64[n].
+    """
+
+    jobs: IntArray
+    placements: tuple[Placement, ...]
+    on_type: BoolArray
+    num_gpus: IntArray
+    num_nodes: IntArray
+
+    @classmethod
+    def of(cls, view: ClusterView, allocation: Allocation) -> "Hosts":
+        """Return the jobs that nobody shares GPUs with under an allocation."""
+        found: list[tuple[JobId, Placement]] = []
+        for job in sorted(allocation.jobs()):
+            placement = allocation.placement(job)
+            if placement is not None and placement.beside is None and allocation.guest(job) is None:
+                found.append((job, placement))
+        on_type = np.zeros((len(found), len(view.cluster.gpu_types)), np.bool_)
+        for row, (_, placement) in enumerate(found):
+            on_type[row, view.cluster.node_types[list(placement.gpus)]] = True
+        placements = tuple(placement for _, placement in found)
+        return cls(
+            np.array([job for job, _ in found], np.int64),
+            placements,
+            on_type,
+            np.array([placement.num_gpus for placement in placements], np.int64),
+            np.array([len(placement.gpus) for placement in placements], np.int64),
+        )
+
+
+class Packing:
+    """An inner scheduler decides who gets GPUs; jobs that it leaves waiting share those of running jobs.
+
+    Gavel (OSDI'20, section 3.1), Lucid (ASPLOS'23) and Muri (SIGCOMM'22) pair jobs that lose little to each other. Here
+    the inner scheduler decides on a copy of the cluster in which nobody shares: guests wait there, so it gives them
+    GPUs of their own whenever it would start them. Then each waiting job, shortest first, takes the host beside which
+    most is gained, if that is enough:
+
+        gain = kept by the guest * its relative throughput there - (time left of the guest / of the host) ** urgency
+               * lost by the host
+
+    With urgency 0, throughput counts alone, and least_gain=0.2 makes pairs whose combined rate is at least 1.2; with a
+    higher urgency, a short job may cost a long one more. Where work is hidden, jobs are in order of attained service,
+    and urgency does not count. A pair stays until one of the two ends or the inner scheduler moves it. The rule is
+    ours; it has Lucid's protection of running jobs as an option (`least_kept`).
+
+    In worlds where jobs may not share GPUs, it is the inner scheduler.
+
+    Args:
+        inner: decides who gets GPUs.
+        least_gain: see above.
+        urgency: see above.
+        least_kept: the fraction of its throughput that each of the two must keep at least.
+
+    Raises:
+        MurmurationError: a setting is out of range.
+    """
+
+    preemptive = True
+
+    def __init__(
+        self, inner: Scheduler, least_gain: float = 0.2, urgency: float = 0.5, least_kept: float = 0.0
+    ) -> None:
+        if not (math.isfinite(least_gain) and math.isfinite(urgency) and 0 <= least_kept <= 1):
+            raise MurmurationError(
+                f"Packing: least_gain is {least_gain}, urgency {urgency}, least_kept {least_kept}; the first two must "
+                "be finite, the last from 0 to 1"
+            )
+        self.inner, self.least_gain, self.urgency, self.least_kept = inner, least_gain, urgency, least_kept
+        self.information = getattr(inner, "information", "estimate")
+        self.elastic = getattr(inner, "elastic", False)
+        self._copy: Snapshot | None = None
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Begin a new episode, as the inner scheduler does."""
+        self._copy = None
+        self.inner.reset(cluster, rng)
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Decide as the inner scheduler does, then place waiting jobs beside running ones."""
+        if not view.shares_gpus:
+            return self.inner.schedule(view)
+        if view.pairs:
+            allocation = beside_kept_hosts(view, self.inner.schedule(self._without_guests(view)))
+        else:
+            allocation = self.inner.schedule(view)
+        placed = allocation.jobs()
+        waiting = [job for job in np.concatenate([view.queued, view.running]).tolist() if job not in placed]
+        if waiting:
+            self._pack(view, allocation, np.array(waiting, np.int64))
+        return allocation
+
+    def _without_guests(self, view: ClusterView) -> ClusterView:
+        """Return the view of a copy of the cluster in which all guests have returned to the queue."""
+        if not isinstance(view, SimulationView):
+            raise MurmurationError("Packing: plays on the compiled engine only, of which it takes copies")
+        self._copy = view.snapshot(into=self._copy)
+        allocation = self._copy.view.allocation(keep_running=True)
+        for guest in view.pairs.values():
+            allocation.stop(guest)
+        self._copy.apply(allocation)
+        return self._copy.view
+
+    def _pack(self, view: ClusterView, allocation: Allocation, waiting: IntArray) -> None:
+        """Place waiting jobs beside running ones where that gains enough."""
+        hosts = Hosts.of(view, allocation)
+        free = np.ones(len(hosts.jobs), np.bool_)
+        left = view.remaining_time(np.arange(len(view.num_gpus)))
+        known = not np.isnan(left[waiting]).any()
+        left = np.maximum(left, SHORTEST)
+        for job in ranked(waiting, left[waiting] if known else view.attained_service(waiting)):
+            if not free.any():
+                return
+            weight = (left[job] / left[hosts.jobs]) ** self.urgency if known else np.ones(len(free))
+            gain = np.where(free, self._gains(view, job, hosts, weight), -np.inf)
+            best = int(gain.argmax())
+            if gain[best] > self.least_gain:
+                allocation.place(job, Placement(hosts.placements[best].gpus, beside=int(hosts.jobs[best])))
+                free[best] = False
+
+    def _gains(self, view: ClusterView, job: JobId, hosts: Hosts, weight: FloatArray) -> FloatArray:
+        """float64[num_hosts]: what is gained by placing a job beside each host; -inf where it cannot go."""
+        throughputs, most_nodes = view.throughputs(job), view.most_nodes(job)
+        size = np.minimum(hosts.num_gpus, throughputs.shape[1] - 1)
+        sized = (hosts.num_gpus == size) & (size >= view.min_gpus[job]) & (size <= view.max_gpus[job])
+        own, others = view.model[job], view.model[hosts.jobs]
+        kept = _least(view.pair_factors[:, own, others].T, hosts.on_type)
+        left = _least(view.pair_factors[:, others, own].T, hosts.on_type)
+        there = _least(throughputs[:, size].T, hosts.on_type)
+        reached = _least(most_nodes[:, size].T, hosts.on_type) >= hosts.num_nodes
+        usual = throughputs[:, min(int(view.num_gpus[job]), throughputs.shape[1] - 1)].max()
+        fits = sized & reached & (kept > 0) & (np.minimum(kept, left) >= self.least_kept) & (there > 0) & (usual > 0)
+        gain = kept * there / max(usual, 1e-12) - weight * (1.0 - left)
+        found: FloatArray = np.where(fits, gain, -np.inf)
+        return found
+
+
+def beside_kept_hosts(view: ClusterView, decided: Allocation) -> Allocation:
+    """Return an allocation of a copy without guests as one of the cluster, in which guests stay beside hosts that stay.
+
+    Args:
+        view: the cluster, in which jobs share GPUs.
+        decided: made on a copy of it in which all guests wait.
+    """
+    allocation, pairs = view.allocation(keep_running=True), view.pairs
+    guests, changes = set(pairs.values()), dict(decided.changes)
+    running = [job for job in view.running.tolist() if job not in guests]
+    if not decided.keep_running:
+        changes |= {job: None for job in running if job not in changes}
+    moves = {
+        job
+        for job in running
+        if job in changes and ((placement := changes[job]) is None or placement.gpus != view.placement(job).gpus)
+    }
+    for host, guest in pairs.items():
+        if host in moves or changes.get(guest) is not None:
+            allocation.stop(guest)
+    for job in moves:
+        allocation.stop(job)
+    for job, placement in changes.items():
+        if placement is not None:
+            allocation.place(job, placement)
+    allocation.next_decision = decided.next_decision
+    return allocation
+
+
+def _least(values: FloatArray, counted: BoolArray) -> FloatArray:
+    """float64[n]: the least counted value of each row."""
+    least: FloatArray = np.where(counted, values, np.inf).min(axis=1)
+    return least

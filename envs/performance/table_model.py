@@ -140,7 +140,7 @@ class TableModel:
     def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
         """Return the fraction of its throughput alone that a job keeps beside another job on the same GPU.
 
-        It is measured or modelled, see `envs.performance.colocation`. The names of draws count as those of their models.
+        It is measured or modelled, see `envs.performance.colocation`. A draw counts as the model of its name.
 
         Args:
             model: zoo name or alias of the job's model.

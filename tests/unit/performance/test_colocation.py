@@ -77,8 +77,8 @@ def test_a_draw_shares_like_its_model(model, other, gpu_type, draw):
 def test_the_fit_by_hand():
     """Model a beside itself keeps a quarter, so the mean is ln(1/4) and nobody adds anything to it.
 
-    With b: ln of 1/2, 1/8, 1/2, 1/8 for (a, a), (a, b), (b, a), (b, b). The mean is ln(1/4); a beside adds ln 2 to both,
-    but SHRINKAGE pairs of average factor count too: 2 / (2 + SHRINKAGE) of it is left.
+    With b: 1/2, 1/8, 1/2, 1/8 for (a, a), (a, b), (b, a), (b, b). Their logarithms have the mean ln(1/4), and a adds
+    ln 2 to the job beside it. SHRINKAGE pairs of average factor count too: 2 / (2 + SHRINKAGE) of it is left.
     """
     assert fit_effects(["a"], ["a"], np.array([0.25])).factor("a", "a") == pytest.approx(0.25)
     found = fit_effects(["a", "a", "b", "b"], ["a", "b", "a", "b"], np.array([0.5, 0.125, 0.5, 0.125]))

@@ -152,7 +152,8 @@ def read_gavel_throughputs(path: Path) -> GavelThroughputs:
 def read_gavel_pairs(path: Path) -> GavelPairs:
     """Read the samples/s of a job type beside another one by (job type, other job type, GPU type), on one GPU.
 
-    Both directions are 0 where one of them is. Rows of several GPUs are left out, and those named `_unconsolidated`, which repeat the others on one GPU.
+    Both directions are 0 where one of them is. Rows of several GPUs are left out, and those named `_unconsolidated`,
+    which repeat the others on one GPU.
 
     Raises:
         PerformanceError: the file cannot be read, a column is missing, or a number is malformed or negative.

@@ -32,6 +32,9 @@ from envs.types import FloatArray
 SHRINKAGE = 2.0
 """Pairs of average factor that are added to the measured ones of each model; chosen on held-out pairs."""
 
+CARRIED_OVER = 0.5
+"""Part of what models add that is used on a GPU type without pairs; chosen on held-out GPU types."""
+
 DIGITS = 3  # of a modelled factor, as many as measured ones have: the last bits of a fit differ between machines
 
 
@@ -53,6 +56,13 @@ class PairEffects:
         """
         added = self.own.get(model, 0.0) + self.other.get(other, 0.0)
         return min(1.0, math.exp((self.mean + added) * overlap))
+
+    def carry_over(self) -> "PairEffects":
+        """Return the effects to use on a GPU type to which they were not fitted."""
+        own, other = (
+            {name: CARRIED_OVER * added for name, added in effects.items()} for effects in (self.own, self.other)
+        )
+        return PairEffects(self.mean, own, other)
 
 
 def fit_effects(models: Sequence[str], others: Sequence[str], factors: FloatArray) -> PairEffects:
@@ -123,8 +133,9 @@ def colocated_factor(model: str, other: str, gpu_type: str) -> float:
 
 @cache
 def _effects(gpu_type: str) -> PairEffects:
-    """Return the effects fitted to the pairs of a GPU type, or to those of all types if it has none."""
-    known = [(key, factor) for key, factor in colocation().items() if factor > 0]
-    rows = [row for row in known if row[0][2] == gpu_type] or known
-    models, others = [key[0] for key, _ in rows], [key[1] for key, _ in rows]
-    return fit_effects(models, others, np.array([factor for _, factor in rows]))
+    """Return the effects fitted to the pairs of a GPU type, or carried over from all types if it has none."""
+    known = {key: factor for key, factor in colocation().items() if factor > 0}
+    of_type = {key: factor for key, factor in known.items() if key[2] == gpu_type}
+    models, others, _ = zip(*(of_type or known), strict=True)
+    effects = fit_effects(models, others, np.array(list((of_type or known).values())))
+    return effects if of_type else effects.carry_over()

@@ -2,6 +2,7 @@
 
 python scripts/validate_performance.py data=<folder with profiles/>
 python scripts/validate_performance.py seed=3
+python scripts/validate_performance.py parts=pairs
 """
 
 from pathlib import Path
@@ -14,6 +15,7 @@ from experiments.performance.contention import fitted_contention, read_deepshare
 from experiments.performance.plot import plot_protocols
 from experiments.performance.predictions import summarise_errors, validate_performance
 from experiments.performance.report import describe_model
+from experiments.performance.sharing import validate_pairs
 from launch.describe import describe_validation
 from launch.descriptions import ValidationRun
 from launch.runs import print_frame
@@ -21,6 +23,17 @@ from launch.runs import print_frame
 
 @command("validate_performance", describe_validation)
 def main(run: ValidationRun, folder: Path) -> None:
+    """Run the parts."""
+    if "throughputs" in run.parts:
+        print_throughputs(run, folder)
+    if "pairs" in run.parts:
+        predictions, report = validate_pairs(run.data, seed=run.seed)
+        write_frame(folder / "pairs.csv", predictions)
+        for title, frame in report.tables:
+            print_frame(title, frame, digits=3)
+
+
+def print_throughputs(run: ValidationRun, folder: Path) -> None:
     """Predict, print the errors, write predictions and plots."""
     predictions = validate_performance(run.data, seed=run.seed)
     print_frame("Errors of predictions, all models together", summarise_errors(predictions), digits=1)

@@ -1,28 +1,24 @@
-"""Slowdown of co-located jobs: jobs that share a node's network and CPUs, and jobs that share a GPU.
+"""Slowdown of co-located jobs that share a node's network and CPUs.
+
+Jobs that share a GPU are in `envs.performance.colocation`.
 
 Every function returns factors in [0, 1] on the throughput that a job has alone. There are four modes:
 
 - `off`: co-located jobs do not slow each other down.
-- `measured`: by measurements. Two jobs on one GPU run at Gavel's co-location throughputs (OSDI'20; `tables/
-  colocation.csv`, 84 pairs on K80, P100 and V100; a 0 means that the pair does not fit the memory). Jobs on one node
-  share its network link by the law of `collision_factors`, and none gets more than its max-min fair share. The CPU
-  stages of a step (reading and preparing data) do not interfere as long as each job keeps to its proportional share.
-  Muri's profiles (SIGCOMM'22; `tables/stages.csv`) show this: one 8-GPU job feeds eight times as many GPUs from one
-  node's CPUs, and its CPU stage is at most 10 % longer.
-- `worst_case`: nothing overlaps. Co-located jobs take turns on the GPU, and run no faster than in their worst measured
-  pair; jobs on one node all communicate at the same time; CPU stages queue behind each other.
+- `measured`: by measurements. Jobs on one node share its network link by the law of `collision_factors`, and none gets
+  more than its max-min fair share. The CPU stages of a step (reading and preparing data) do not interfere as long as
+  each job keeps to its proportional share. Muri's profiles (SIGCOMM'22; `tables/stages.csv`) show this: one 8-GPU job
+  feeds eight times as many GPUs from one node's CPUs, and its CPU stage is at most 10 % longer.
+- `worst_case`: nothing overlaps. Jobs on one node all communicate at the same time; CPU stages queue behind each other.
 - `max_min`: as measured, but jobs share a link by max-min fairness alone: nothing is lost until their average traffic
   together exceeds the link. It predicts the measured pairs worse; it is here for comparison.
 
-Measured: the co-location pairs, the stage times, and the law for two jobs on a link (DeepShare, ICPADS'23; its errors
-on held-out pairs are in `experiments.performance.contention`). Modelled: the law for three or more jobs on a link,
-and queues of stages. Guessed: the fallbacks for models without a measured pair or stage profile, see `_pair` and
-`stage_profile`.
+Measured: the stage times, and the law for two jobs on a link (DeepShare, ICPADS'23; its errors on held-out pairs are in
+`experiments.performance.contention`). Modelled: the law for three or more jobs on a link, and queues of stages.
+Guessed: the fallback for models without a stage profile, see `stage_profile`.
 """
 
 import csv
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -31,7 +27,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from envs.performance.gpus import find_gpu_type
 from envs.performance.zoo import model_profile, zoo_name
 from envs.types import FloatArray, PerformanceError
 
@@ -91,28 +86,6 @@ class Contention:
         fair = np.where(busy, granted / np.where(busy, wanted, 1.0), 1.0)
         return fair if self.mode == "max_min" else np.minimum(collision_factors(share_of_time), fair)
 
-    def shared_gpu_factors(self, models: Sequence[str], gpu_type: str) -> FloatArray:
-        """Return throughputs of the jobs on one GPU, relative to alone: float64[num_jobs]; all 0 if they do not fit.
-
-        Pairs run as measured. Three or more jobs, and pairs that were not measured, share by Muri's stages: each stage
-        stretches by the jobs' total demand on its resource. With mode `off` sharing is free, which is an upper bound
-        and not a forecast.
-
-        Raises:
-            PerformanceError: a model or the GPU type is unknown.
-        """
-        names = [zoo_name(model) for model in models]
-        known_type = find_gpu_type(gpu_type).name
-        if self.mode == "off" or len(names) < 2:
-            return np.ones(len(names))
-        if not _fit_together(names, known_type):
-            return np.zeros(len(names))
-        if self.mode == "worst_case":
-            turns = np.full(len(names), 1.0 / len(names))
-            return np.asarray(np.minimum(turns, [_worst_measured(name) for name in names]))
-        pair = _pair(names[0], names[1], known_type) if len(names) == 2 else None
-        return stage_factors(names) if pair is None else np.array(pair)
-
 
 def collision_factors(share_of_time: FloatArray) -> FloatArray:
     """Return throughputs of jobs that use one link at independent times, relative to alone: float64[num_jobs].
@@ -143,19 +116,6 @@ def max_min_shares(wanted: FloatArray, capacity: float) -> FloatArray:
     return granted
 
 
-def stage_factors(models: Sequence[str]) -> FloatArray:
-    """Return throughputs of jobs that share all resources, by Muri's stages, relative to alone: float64[num_jobs].
-
-    Each stage stretches by the jobs' total demand on its resource if that exceeds 1. Jobs with different stages
-    interleave and lose little; jobs with equal stages lose most.
-    """
-    profiles = [stage_profile(model) for model in models]
-    share = np.array([(profile.cpu, profile.gpu, profile.network) for profile in profiles])
-    stretch = np.maximum(share.sum(axis=0), 1.0)
-    longest = np.maximum(1.0, share.sum(axis=1))  # stages of one job that overlap already
-    return np.asarray(1.0 / (1.0 + (share * (stretch - 1.0)).sum(axis=1) / longest))
-
-
 @cache
 def stage_profile(model: str, num_gpus: int = 1) -> StageProfile:
     """Return Muri's stage profile of a model on one GPU, or on eight with its network stage (`num_gpus` at least 8).
@@ -173,41 +133,8 @@ def stage_profile(model: str, num_gpus: int = 1) -> StageProfile:
 
 
 @cache
-def colocation() -> dict[tuple[str, str, str], float]:
-    """Read the relative throughput by (model, co-located model, GPU type); 0 if the two do not fit together."""
-    found: dict[tuple[str, str, str], float] = {}
-    for row in csv.DictReader(_table("colocation.csv").splitlines()):
-        found[row["model_1"], row["model_2"], row["gpu_type"]] = float(row["throughput_1"])
-        found[row["model_2"], row["model_1"], row["gpu_type"]] = float(row["throughput_2"])
-    return found
-
-
-def _pair(first: str, second: str, gpu_type: str) -> tuple[float, float] | None:
-    """Return the measured factors of two jobs on one GPU of this type, or else on V100; None if not measured."""
-    factors = colocation()
-    for measured in (gpu_type, "V100"):
-        if (first, second, measured) in factors:
-            return factors[first, second, measured], factors[second, first, measured]
-    return None
-
-
-def _fit_together(models: Sequence[str], gpu_type: str) -> bool:
-    """Return whether jobs fit one GPU's memory: by measurement for a measured pair, else by their parameters."""
-    if len(models) == 2 and (models[0], models[1], gpu_type) in colocation():
-        return colocation()[models[0], models[1], gpu_type] > 0
-    profiles = [model_profile(model) for model in models]
-    needs = math.fsum(profile.state_gb + profile.working_gb for profile in profiles)
-    return needs <= find_gpu_type(gpu_type).usable_gb
-
-
-@cache
-def _worst_measured(model: str) -> float:
-    """Return a model's lowest measured factor beside a job that fits; 1 if the model was not measured."""
-    return min((factor for (name, _, _), factor in colocation().items() if name == model and factor > 0), default=1.0)
-
-
-@cache
 def _stages() -> dict[tuple[str, int], tuple[float, float, float, float]]:
+    text = (files("envs.performance") / "tables" / "stages.csv").read_text(encoding="utf-8")
     return {
         (row["model"], int(row["num_gpus"])): (
             float(row["iteration_ms"]),
@@ -215,9 +142,5 @@ def _stages() -> dict[tuple[str, int], tuple[float, float, float, float]]:
             float(row["gpu_ms"]),
             float(row["network_ms"]),
         )
-        for row in csv.DictReader(_table("stages.csv").splitlines())
+        for row in csv.DictReader(text.splitlines())
     }
-
-
-def _table(name: str) -> str:
-    return (files("envs.performance") / "tables" / name).read_text(encoding="utf-8")

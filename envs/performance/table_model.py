@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from envs.performance.colocation import colocated_factor, colocation, fit_together
 from envs.performance.concave import is_concave, slowest_so_far
 from envs.performance.cpu_memory import SENSITIVITY_GPU, sensitivity_of
 from envs.performance.envelope import monotone_envelope, node_grid
@@ -15,7 +16,7 @@ from envs.performance.memory_fit import fits_memory
 from envs.performance.model import check_nodes_have_gpus
 from envs.performance.planned import needs_plan_model, planned_throughput
 from envs.performance.scaling import nearest_type, surface
-from envs.performance.zoo import ModelProfile, model_profile, zoo
+from envs.performance.zoo import ModelProfile, model_profile, zoo, zoo_name
 from envs.types import Configuration, FloatArray, IntArray, PerformanceError
 
 FIRST_GPUS = 64  # size of a table when it is first built; it doubles when asked for more
@@ -135,6 +136,35 @@ class TableModel:
         if num_gpus is None or num_gpus in counts:
             return "measured"
         return "interpolated" if min(counts) < num_gpus < max(counts) else "extrapolated"
+
+    def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
+        """Return the fraction of its throughput alone that a job keeps beside another job on the same GPU.
+
+        It is measured or modelled, see `envs.performance.colocation`. A draw counts as the model of its name.
+
+        Args:
+            model: zoo name or alias of the job's model.
+            other: zoo name or alias of the model of the job beside it.
+            gpu_type: the type.
+
+        Returns:
+            Above 0 and at most 1; 0 if the two do not fit the memory together, in both directions then.
+
+        Raises:
+            PerformanceError: a model or the GPU type is unknown.
+        """
+        return colocated_factor(zoo_name(model), zoo_name(other), find_gpu_type(gpu_type).name)
+
+    def pair_provenance(self, model: str, other: str, gpu_type: str) -> str:
+        """Return the provenance of a pair's factors: "measured", "modelled" or "infeasible"; see `pair_factor`.
+
+        Raises:
+            PerformanceError: a model or the GPU type is unknown.
+        """
+        key = (zoo_name(model), zoo_name(other), find_gpu_type(gpu_type).name)
+        if not fit_together(*key):
+            return "infeasible"
+        return "measured" if key in colocation() else "modelled"
 
     def measured_batches(self, model: str, gpu_type: str) -> tuple[float, float] | None:
         """Return the least and most samples per GPU at which throughput was measured; None: at one batch size only.

@@ -19,6 +19,7 @@ from launch.arguments import compose_options
 from launch.building import Component, build_object
 from launch.choices import find_shipped, list_choices, read_choice
 from launch.descriptions import (
+    VALIDATED_PARTS,
     BenchmarkRun,
     CalibrationRun,
     ComparisonRun,
@@ -468,8 +469,17 @@ def describe_soak(cfg: DictConfig) -> SoakRun:
 
 
 def describe_validation(cfg: DictConfig) -> ValidationRun:
-    """Describe a validation of the performance model."""
-    return ValidationRun(cfg.data, cfg.seed)
+    """Describe a validation of the performance model.
+
+    Raises:
+        ChoiceError: there is no such part.
+    """
+    parts = [cfg.parts] if isinstance(cfg.parts, str) else list(cfg.parts)
+    for name in parts:
+        if name not in ("all", *VALIDATED_PARTS):
+            hint, there = did_you_mean(name, VALIDATED_PARTS, lead=", "), ", ".join(("all", *VALIDATED_PARTS))
+            raise ChoiceError(f"parts={name}: no such part{hint}; there are: {there}")
+    return ValidationRun(cfg.data, cfg.seed, VALIDATED_PARTS if "all" in parts else parts)
 
 
 def describe_calibration(cfg: DictConfig) -> CalibrationRun:

@@ -238,12 +238,16 @@ class SoakRun:
     growth: float  # MB
 
 
+VALIDATED_PARTS = ("throughputs", "pairs")
+
+
 @dataclass(frozen=True)
 class ValidationRun:
     """scripts/validate_performance.py."""
 
     data: str  # folder with profiles/
     seed: int
+    parts: Sequence[str]  # of VALIDATED_PARTS
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from baselines import Fifo
 from envs.evaluation import compare_schedulers
 from envs.metrics.bounds import Relaxation
-from envs.performance import find_throughput
+from envs.performance import IdealModel, find_pair_factor, find_throughput
 from envs.simulation import Scenario, Setup
 from envs.types import Configuration, PerformanceError
 from tests.unit.simulation.plays import cluster_of, jobs_of
@@ -32,6 +32,8 @@ ODD: tuple[Any, ...] = (
     1 + 0j,
     np.array([1.0, 2.0]),
 )
+ODD_FACTORS: tuple[Any, ...] = (*ODD, 2.0, -0.1, np.nextafter(1.0, 2.0), "0.5", "a\nb\x1b[2J", [0.5], np.array([0.5]))
+POSSIBLE_FACTORS = (0, 1, 0.5, np.float32(0.5), np.int64(1), Fraction(1, 2))
 POSSIBLE = (0, 2, 2.5, np.float32(2.5), np.int64(3), Fraction(5, 2))
 
 
@@ -82,3 +84,37 @@ def test_whatever_asks_first_says_so(value, shared):
             PerformanceError, match=r"^Stating.throughput\('vgg16', Configuration\(.*it must be a number"
         ):
             ask()
+
+
+class Sharing(IdealModel):
+    """States one value for every pair of jobs on a GPU."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.__dict__["value"] = value
+
+    def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
+        """Return the value."""
+        return self.__dict__["value"]
+
+
+@pytest.mark.parametrize("value", ODD_FACTORS, ids=repr)
+def test_an_impossible_pair_factor_is_one_line(value):
+    with pytest.raises(
+        PerformanceError, match=r"^Sharing.pair_factor\('bert', 'lm', 'V100'\) is .*; it must be a"
+    ) as error:
+        find_pair_factor(Sharing(value), "bert", "lm", "V100")
+    assert " ".join(repr(value).split())[:80] in str(error.value)
+    assert str(error.value).isprintable()
+    assert "from 0, where the two do not fit together, to 1" in str(error.value)
+
+
+@pytest.mark.parametrize("value", POSSIBLE_FACTORS, ids=repr)
+def test_any_number_up_to_one_is_a_pair_factor(value):
+    found = find_pair_factor(Sharing(value), "bert", "lm", "V100")
+    assert (type(found), found) == (float, float(value))
+
+
+def test_a_model_without_pair_factors_is_one_line():
+    with pytest.raises(PerformanceError, match=r"^IdealModel does not say how two jobs share a GPU: .*pair_factor"):
+        find_pair_factor(IdealModel(), "any", "any", "V100")

@@ -1,28 +1,20 @@
-"""Contention factors are in [0, 1], measured pairs are as measured, and the modes are ordered."""
+"""Contention factors are in [0, 1], and the modes are ordered."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.performance import Contention
-from envs.performance.contention import (
-    MODES,
-    colocation,
-    max_min_shares,
-    stage_factors,
-    stage_profile,
-)
-from envs.performance.gpus import gpu_types
+from envs.performance.contention import MODES, max_min_shares, stage_profile
 from envs.performance.zoo import zoo, zoo_name
 from envs.types import PerformanceError
 
 OFF, MEASURED, WORST, MAX_MIN = (Contention(mode) for mode in MODES)
 models = st.sampled_from(sorted(zoo()))
-types = st.sampled_from(sorted(gpu_types()))
 traffics = st.lists(st.floats(0, 20), min_size=1, max_size=6)
 
 
@@ -119,83 +111,6 @@ def test_impossible_traffic_is_refused(traffic, capacity):
         MEASURED.network_factors(traffic, capacity)
 
 
-@given(models, models, types)
-def test_factors_on_one_gpu_are_ordered_by_mode(first, second, gpu_type):
-    off, measured, worst = (mode.shared_gpu_factors([first, second], gpu_type) for mode in (OFF, MEASURED, WORST))
-    assert (off == 1).all()
-    assert ((measured >= 0) & (measured <= 1)).all()
-    assert (worst <= 0.5).all()
-    assert (measured == 0).all() == (worst == 0).all()
-
-
-@given(models, types)
-def test_a_job_alone_on_a_gpu_has_factor_one(name, gpu_type):
-    for mode in (OFF, MEASURED, WORST):
-        assert mode.shared_gpu_factors([name], gpu_type).tolist() == [1]
-
-
-@given(models, models, types)
-def test_the_order_of_co_located_jobs_does_not_matter(first, second, gpu_type):
-    one, other = (
-        MEASURED.shared_gpu_factors([first, second], gpu_type),
-        MEASURED.shared_gpu_factors([second, first], gpu_type),
-    )
-    assert one == pytest.approx(other[::-1])
-
-
-@given(st.lists(models, min_size=1, max_size=4), models, types)
-def test_another_job_on_a_gpu_never_accelerates_the_others(names, newcomer, gpu_type):
-    assume(len(names) >= 2)
-    worst = WORST.shared_gpu_factors(names, gpu_type)
-    assert (WORST.shared_gpu_factors([*names, newcomer], gpu_type)[:-1] <= worst + 1e-12).all()
-    assert (stage_factors([*names, newcomer])[:-1] <= stage_factors(names) + 1e-12).all()
-
-
-def test_measured_pairs_by_hand():
-    """Gavel on V100: together with the language model ResNet-50 keeps 69 %, and the language model 38 %."""
-    assert MEASURED.shared_gpu_factors(["resnet50", "lm"], "V100") == pytest.approx([0.688, 0.383])
-    assert MEASURED.shared_gpu_factors(["ResNet-50", "LM"], "V100") == pytest.approx([0.688, 0.383])
-
-
-def test_two_jobs_that_do_not_fit_do_not_run():
-    assert MEASURED.shared_gpu_factors(["resnet50", "cyclegan"], "K80").tolist() == [0, 0]  # measured so
-    assert WORST.shared_gpu_factors(["resnet50", "cyclegan"], "K80").tolist() == [0, 0]
-    assert MEASURED.shared_gpu_factors(["llama7b", "bert"], "A100").tolist() == [0, 0]  # 108 GB of states
-
-
-def test_the_table_holds_every_pair_once_as_measured(real_data):
-    """Compares all pairs of the seven models, at their usual batch sizes on three types, with the public table."""
-    usual = {
-        "ResNet-18 (batch size 64)": "resnet18",
-        "ResNet-50 (batch size 64)": "resnet50",
-        "Transformer (batch size 64)": "transformer",
-        "LM (batch size 20)": "lm",
-        "Recommendation (batch size 2048)": "recommendation",
-        "A3C": "a3c",
-        "CycleGAN": "cyclegan",
-    }
-    pairs = pd.read_csv(real_data("profiles/gavel/simulation_throughputs_colocated.csv.gz"))
-    alone = pd.read_csv(real_data("profiles/gavel/simulation_throughputs_isolated.csv"))
-    throughput = alone.set_index(["worker_type", "job_type", "scale_factor"])["steps_per_s"]
-    pairs = pairs[pairs["worker_type"].isin(["k80", "p100", "v100"]) & (pairs["scale_factor_1"] == 1)]
-    pairs = pairs[pairs["job_type_1"].isin(usual) & pairs["job_type_2"].isin(usual)]
-    for row in pairs.to_dict("records"):
-        key = (usual[row["job_type_1"]], usual[row["job_type_2"]], row["worker_type"].upper())
-        assert colocation()[key] == pytest.approx(
-            row["steps_per_s_1"] / throughput[row["worker_type"], row["job_type_1"], 1], abs=6e-4
-        )
-    assert len(colocation()) == 7 * 7 * 3
-
-
-def test_stages_by_hand():
-    """Two equal jobs that keep the GPU busy run at half throughput; jobs on different resources lose nothing."""
-    busy = stage_profile("bert")
-    assert busy.gpu == pytest.approx(160 / 178)
-    both = stage_factors(["bert", "bert"])
-    assert both == pytest.approx(1 / (1 + busy.gpu * (2 * busy.gpu - 1)), rel=1e-9)
-    assert stage_factors(["bert", "a2c"]) == pytest.approx([1, 1], abs=0.06)
-
-
 @given(models)
 def test_stage_shares_are_shares(name):
     for gpus in (1, 8):
@@ -214,8 +129,6 @@ def test_stages_are_muris(real_data):
         assert profile.cpu == pytest.approx(min(row["resource_time_0"] / row["iteration_time"], 1))
 
 
-def test_unknown_names_are_refused():
+def test_an_unknown_model_has_no_stages():
     with pytest.raises(PerformanceError, match="did you mean 'resnet50'"):
-        MEASURED.shared_gpu_factors(["resnet5", "bert"], "V100")
-    with pytest.raises(PerformanceError, match="GPU type 'B200'"):
-        MEASURED.shared_gpu_factors(["resnet50", "bert"], "B200")
+        stage_profile("resnet5")

@@ -1,7 +1,11 @@
 """Gavel's file as a performance model, tested on fabricated files."""
 
+import gzip
+from pathlib import Path
+
 import pytest
 
+from envs.performance import find_pair_factor
 from envs.performance.gavel_model import GavelModel
 from envs.types import Configuration, ExecutionPlan, PerformanceError
 
@@ -17,6 +21,16 @@ ROWS = (
     "k80,A3C,1,0\n"
 )
 RESNET = "ResNet-18 (batch size 16)"
+PAIRS_HEADER = "worker_type,job_type_1,scale_factor_1,job_type_2,scale_factor_2,steps_per_s_1,steps_per_s_2\n"
+PAIRS = (
+    "v100,ResNet-18 (batch size 16),1,A3C,1,24,0.5\n"
+    "v100,ResNet-18 (batch size 16),1,ResNet-18 (batch size 16),1,31.5,31.5\n"
+    "v100_unconsolidated,ResNet-18 (batch size 16),1,A3C,1,1,1\n"
+    "v100,ResNet-18 (batch size 16),2,A3C,2,2,2\n"
+    "v100,A3C,1,A3C,1,0,0\n"
+    "k80,ResNet-18 (batch size 16),1,ResNet-18 (batch size 16),1,0,4\n"
+    "k80,ResNet-18 (batch size 16),1,A3C,1,4,1\n"
+)
 
 
 @pytest.fixture
@@ -24,6 +38,14 @@ def path(tmp_path):
     file = tmp_path / "throughputs.csv"
     file.write_text(HEADER + ROWS)
     return str(file)
+
+
+@pytest.fixture
+def shared(path, tmp_path):
+    """The model with the fabricated pairs, compressed as Gavel's own file is."""
+    file = tmp_path / "pairs.csv.gz"
+    file.write_bytes(gzip.compress((PAIRS_HEADER + PAIRS).encode()))
+    return GavelModel(path, pairs_path=str(file))
 
 
 def test_samples_are_steps_times_batch_times_gpus(path):
@@ -90,11 +112,16 @@ def test_batch_and_plan_were_not_measured(path):
     ("text", "said"),
     [
         ("worker_type,job_type,scale_factor\n", "has no column steps_per_s"),
-        (HEADER + "k80,A3C,one,5\n", "row 2: scale_factor one"),
-        (HEADER + ROWS + "k80,A3C,1,nan\n", "row 10: scale_factor 1 and steps_per_s nan"),
+        (HEADER + "k80,A3C,one,5\n", "row 2: scale_factor is 'one'"),
+        (
+            HEADER + ROWS + "k80,A3C,1,nan\n",
+            "row 10: steps_per_s is 'nan'; it must be a number of steps/s of at least 0; correct the row",
+        ),
         (HEADER + "k80,A3C,1,-1\n", "row 2"),
         (HEADER + "k80,A3C,0,1\n", "row 2"),
         (HEADER + "k80,A3C\n", "row 2"),
+        (HEADER + "k80,A3C,1.5,1\n", "row 2: scale_factor is '1.5'; it must be a whole number of at least 1"),
+        (HEADER + 'k80,A3C,1,"5\n\x1b[2J"\n', r"steps_per_s is '5\\n\\x1b\[2J'"),
     ],
 )
 def test_errors_name_the_broken_row(tmp_path, text, said):
@@ -123,3 +150,95 @@ def test_the_published_file(real_data):
     for name in model.models:
         assert model.throughput(name, Configuration("V100", 1)) > 0
         assert model.throughput(name, Configuration("V100", 2)) >= model.throughput(name, Configuration("V100", 1))
+
+
+def test_a_factor_is_the_throughput_beside_over_alone(shared):
+    """24 of 30 steps/s are kept and 0.5 of 2.5; the rows of two GPUs and of spread jobs do not count."""
+    assert find_pair_factor(shared, RESNET, "A3C", "V100") == pytest.approx(24 / 30)
+    assert find_pair_factor(shared, "A3C", RESNET, "V100") == pytest.approx(0.5 / 2.5)
+    assert shared.pair_provenance("A3C", RESNET, "V100") == "measured"
+
+
+def test_a_factor_above_one_is_noise(shared):
+    assert find_pair_factor(shared, RESNET, RESNET, "V100") == 1
+
+
+def test_a_pair_that_did_not_fit_has_factor_zero_in_both_directions(shared):
+    assert find_pair_factor(shared, "A3C", "A3C", "V100") == 0  # both 0 in the file
+    assert find_pair_factor(shared, RESNET, RESNET, "K80") == 0  # one of them
+    assert find_pair_factor(shared, RESNET, "A3C", "K80") == find_pair_factor(shared, "A3C", RESNET, "K80") == 0
+    assert shared.pair_provenance(RESNET, "A3C", "K80") == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        (("VGG", "A3C", "V100"), "model 'VGG' is not in Gavel's file; it has 2 job types on K80, V100"),
+        (("A3C", "VGG", "V100"), "model 'VGG' is not in Gavel's file"),
+        (("A3C", "A3C", "A100"), "GPU type 'A100' is not in Gavel's file; it has K80, V100"),
+        (("A3C", "A3C", "K80"), "'A3C' beside 'A3C' on K80 is not in Gavel's file of pairs; add a row"),
+    ],
+)
+def test_unknown_pairs_are_refused(shared, pair, said):
+    for ask in (shared.pair_factor, shared.pair_provenance):
+        with pytest.raises(PerformanceError, match=said):
+            ask(*pair)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("worker_type,job_type_1\n", "has no column scale_factor_1; Gavel's file needs worker_type, job_type_1"),
+        (PAIRS_HEADER + "v100,A3C,1,A3C,1,fast,1\n", "row 2: steps_per_s_1 is 'fast'; it must be a number of steps/s"),
+        (PAIRS_HEADER + PAIRS + "v100,A3C,1,A3C,1,1,-2\n", "row 9: steps_per_s_2 is '-2'; .* correct the row"),
+        (PAIRS_HEADER + "v100,A3C,1,A3C,1,inf,1\n", "row 2: steps_per_s_1 is 'inf'"),
+        (PAIRS_HEADER + "v100,A3C,0,A3C,1,1,1\n", "row 2: scale_factor_1 is '0'; it must be a whole number"),
+        (PAIRS_HEADER + "v100,A3C,1,A3C\n", "row 2: scale_factor_2 is ''"),
+        (PAIRS_HEADER + 'v100,A3C,1,A3C,1,"1\n\x1b[2J",1\n', r"steps_per_s_1 is '1\\n\\x1b\[2J'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.csv.gz"])
+def test_errors_name_the_broken_pair(path, tmp_path, text, said, name):
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    with pytest.raises(PerformanceError, match=said) as error:
+        GavelModel(path, pairs_path=str(file)).pair_factor("A3C", "A3C", "V100")
+    assert str(error.value).startswith(f"{file}: ")
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.csv.gz"])
+def test_a_file_that_is_no_text_is_one_line(path, tmp_path, name):
+    """Neither UTF-8 nor compressed, and compressed but cut off."""
+    whole = gzip.compress((PAIRS_HEADER + PAIRS).encode())
+    for content in (b"\xff\xfe\x00" * 40, whole[:40], whole[:-4]):
+        file = tmp_path / name
+        file.write_bytes(content)
+        with pytest.raises(PerformanceError, match=r"pairs.*: cannot be read \(\w+\); give Gavel's own file") as error:
+            GavelModel(path, pairs_path=str(file)).pair_factor("A3C", "A3C", "V100")
+        assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_missing_file_of_pairs_says_how_to_set_it(path, monkeypatch, tmp_path):
+    monkeypatch.setenv("MURMURATION_DATA", str(tmp_path))
+    with pytest.raises(
+        PerformanceError, match=r"set performance\.pairs_path=<file>, or \$MURMURATION_DATA .*colocated"
+    ):
+        GavelModel(path).pair_factor("A3C", "A3C", "V100")
+    assert GavelModel(path).throughput("A3C", Configuration("V100", 1)) == 2.5  # which needs no pairs
+
+
+def test_the_published_pairs(real_data):
+    """ResNet-50 beside the language model, by hand from both files; 330 of 351 pairs fit a V100."""
+    folder = Path(real_data("profiles/gavel/simulation_throughputs_colocated.csv.gz")).parent
+    model = GavelModel(
+        str(folder / "simulation_throughputs_isolated.csv"),
+        pairs_path=str(folder / "simulation_throughputs_colocated.csv.gz"),
+    )
+    resnet, language = "ResNet-50 (batch size 64)", "LM (batch size 20)"
+    assert find_pair_factor(model, resnet, language, "V100") == pytest.approx(0.688, abs=5e-4)
+    assert find_pair_factor(model, language, resnet, "V100") == pytest.approx(0.383, abs=5e-4)
+    names = model.models
+    pairs = [(first, second) for place, first in enumerate(names) for second in names[place:]]
+    assert sum(find_pair_factor(model, *pair, "V100") > 0 for pair in pairs) == 330
+    assert len(pairs) == 351

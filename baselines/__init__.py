@@ -29,6 +29,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `RubickArtifact` | what Rubick's public artifact runs | MLSys'25, artifact |
 | `Sia` | GPU type and size together, by an integer program | Sia, SOSP'23, section 3 |
 | `Optimus` | GPUs by marginal reduction of the remaining time | Optimus, EuroSys'18, section 4 |
+| `Packing` | any of these, with waiting jobs beside running ones on the same GPUs | ours, after Gavel, Lucid and Muri |
 """
 
 from importlib import import_module
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from baselines.las import Las
     from baselines.muri_las import MuriLas
     from baselines.optimus import Optimus
+    from baselines.packing import Packing
     from baselines.planner import RolloutPlanner
     from baselines.pollux import Pollux
     from baselines.qssf import Qssf
@@ -65,6 +67,7 @@ _HOMES = {
     "Las": "baselines.las",
     "MuriLas": "baselines.muri_las",
     "Optimus": "baselines.optimus",
+    "Packing": "baselines.packing",
     "Pollux": "baselines.pollux",
     "Qssf": "baselines.qssf",
     "Random": "baselines.random_scheduler",
@@ -90,6 +93,7 @@ __all__ = [
     "Las",
     "MuriLas",
     "Optimus",
+    "Packing",
     "Pollux",
     "Qssf",
     "Random",

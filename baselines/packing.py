@@ -51,6 +51,58 @@ class Hosts:
         )
 
 
+class NodeLoads:
+    """What the jobs on each node can use of its cores and memory, where these are shared.
+
+    Args:
+        view: the cluster.
+        allocation: who is where.
+    """
+
+    def __init__(self, view: ClusterView, allocation: Allocation) -> None:
+        nodes = view.cluster.nodes
+        self._view = view
+        self._has = np.array([(node.cpu_cores, node.memory) for node in nodes])
+        self._wanted = np.zeros((len(nodes), 2))
+        self._held = np.zeros(len(nodes))  # GPUs, those of guests twice
+        for job in allocation.jobs():
+            placement = allocation.placement(job)
+            if placement is not None:
+                self.add(job, placement)
+
+    def add(self, job: JobId, placement: Placement) -> None:
+        """Count a job."""
+        if not self._view.shares_cpu_memory:
+            return
+        for node, gpus in placement.gpus.items():
+            self._wanted[node] += self._wants(job, node, gpus)
+            self._held[node] += gpus
+
+    def _wants(self, job: JobId, node: int, gpus: int) -> FloatArray:
+        """float64[2]: cores and GB beyond which a job on GPUs of a node gains nothing."""
+        saturating = self._view.shared_resources.tables.saturating
+        width = min(gpus, saturating.shape[2] - 1)
+        wanted: FloatArray = saturating[self._view.model[job], self._view.cluster.node_types[node], width] * gpus
+        return wanted
+
+    def lost(self, job: JobId, placement: Placement) -> float:
+        """What all jobs on the nodes of a placement lose if a job is added there, in units of the job's own throughput.
+
+        An estimate: where more is wanted than there is, each job keeps the fraction that the node has of it.
+        """
+        if not self._view.shares_cpu_memory:
+            return 0.0
+        lost = 0.0
+        for node, gpus in placement.gpus.items():
+            after = self._wanted[node] + self._wants(job, node, gpus)
+            kept = [
+                float(np.minimum(self._has[node] / np.maximum(each, 1e-9), 1.0).min())
+                for each in (self._wanted[node], after)
+            ]
+            lost += (kept[0] - kept[1]) * self._held[node] + (1.0 - kept[1]) * gpus
+        return lost / placement.num_gpus
+
+
 class Packing:
     """An inner scheduler decides who gets GPUs; jobs that it leaves waiting share those of running jobs.
 
@@ -60,7 +112,7 @@ class Packing:
     most is gained, if that is enough:
 
         gain = kept by the guest * its relative throughput there - (time left of the guest / of the host) ** urgency
-               * lost by the host
+               * lost by the host - lost by all jobs on these nodes for want of cores and memory
 
     With urgency 0, throughput counts alone, and least_gain=0.2 makes pairs whose combined rate is at least 1.2; with a
     higher urgency, a short job may cost a long one more. Where work is hidden, jobs are in order of attained service,
@@ -126,7 +178,7 @@ class Packing:
 
     def _pack(self, view: ClusterView, allocation: Allocation, waiting: IntArray) -> None:
         """Place waiting jobs beside running ones where that gains enough."""
-        hosts = Hosts.of(view, allocation)
+        hosts, loads = Hosts.of(view, allocation), NodeLoads(view, allocation)
         free = np.ones(len(hosts.jobs), np.bool_)
         left = view.remaining_time(np.arange(len(view.num_gpus)))
         known = not np.isnan(left[waiting]).any()
@@ -136,9 +188,13 @@ class Packing:
                 return
             weight = (left[job] / left[hosts.jobs]) ** self.urgency if known else np.ones(len(free))
             gain = np.where(free, self._gains(view, job, hosts, weight), -np.inf)
+            for row in np.flatnonzero(gain > self.least_gain).tolist():
+                gain[row] -= loads.lost(job, hosts.placements[row])
             best = int(gain.argmax())
             if gain[best] > self.least_gain:
-                allocation.place(job, Placement(hosts.placements[best].gpus, beside=int(hosts.jobs[best])))
+                placement = Placement(hosts.placements[best].gpus, beside=int(hosts.jobs[best]))
+                allocation.place(job, placement)
+                loads.add(job, placement)
                 free[best] = False
 
     def _gains(self, view: ClusterView, job: JobId, hosts: Hosts, weight: FloatArray) -> FloatArray:

@@ -68,7 +68,7 @@ class EpisodeBatch(ABC):
             )
         if setup.scenario.sharing != "off":
             raise MurmurationError(
-                f"scenario.sharing is {setup.scenario.sharing}: environments cannot let jobs share GPUs yet; train with "
+                f"scenario.sharing is {setup.scenario.sharing}: environments let no jobs share GPUs yet; train with "
                 "scenario.sharing=off and evaluate the policy as a scheduler"
             )
         self.setup = setup

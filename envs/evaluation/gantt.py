@@ -61,6 +61,7 @@ def gantt(result: RunResult) -> Figure:
     """Draw the Gantt chart of a run: a box for every stay of a job on its GPUs, above GPUs in use and jobs waiting.
 
     The colour shows the number of GPUs requested; shades distinguish adjacent jobs. A wide box shows the job's number.
+    Of two jobs that share GPUs, one has the upper half of their lanes.
     A white gap in a lane is a free GPU. If a run has more than `MAX_SEGMENTS` stays, only its beginning is drawn.
     """
     held = segments(result.log, result.end_time)
@@ -105,7 +106,20 @@ def draw_boxes(axes: Axes, result: RunResult, held: npt.NDArray[np.void], axis: 
 
 
 def boxes(held: npt.NDArray[np.void], cluster: ClusterSpec, by_gpu: bool) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Compute the boxes: bottom and height in lanes, and the segment of each box."""
+    """Compute the boxes: bottom and height in lanes, and the segment of each box.
+
+    A job beside another on the same GPUs has the upper half of that one's lanes, and comes last.
+    """
+    bottom, height, segment = _whole_boxes(held, cluster, by_gpu)
+    beside = held["beside"][segment] >= 0
+    bottom, height = np.where(beside, bottom + height / 2, bottom), np.where(beside, height / 2, height)
+    order = np.argsort(beside, kind="stable")
+    return bottom[order], height[order], segment[order]
+
+
+def _whole_boxes(
+    held: npt.NDArray[np.void], cluster: ClusterSpec, by_gpu: bool
+) -> tuple[FloatArray, FloatArray, IntArray]:
     if by_gpu:
         rows = lanes(held, cluster)
         return rows["lane"].astype(np.float64), rows["count"].astype(np.float64), rows["segment"]

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from envs.evaluation.table import duration, share
 from envs.metrics import segments
-from envs.metrics.timeline import step_function
+from envs.metrics.timeline import counted_once, step_function
 from envs.simulation import EventKind, RunResult
 from envs.types import BoolArray, FloatArray, IntArray, JobId, Seconds
 
@@ -135,7 +135,7 @@ def most_free_gpus(result: RunResult) -> tuple[FloatArray, IntArray]:
     """
     log, cluster = result.log, result.cluster
     events = log.events
-    held = segments(log, result.end_time)
+    held = counted_once(segments(log, result.end_time))
     taken = [(held["start"], held["node"], held["gpus"]), (held["end"], held["node"], -held["gpus"])]
     for change_of_node, sign in ((EventKind.DOWN, 1), (EventKind.UP, -1)):
         rows = events[events["kind"] == change_of_node]

@@ -1,6 +1,7 @@
 """The interactive Gantt chart: the same span of one workload under every scheduler, drawn for any two of them."""
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -49,7 +50,9 @@ def schedule_chart(run: RunResult, span: TimeAxis, throughputs: StayThroughputs 
     job = held["job"][segment]
     colours, _ = shades(run.workload.jobs["num_gpus"][job], job)
     stays, blocking = within(find_stays(run), span), Blocking(run)
-    places = {(int(stay["job"]), float(stay["start"])): i for i, stay in enumerate(stays)}
+    places: dict[int, list[tuple[float, int]]] = {}
+    for i, stay in enumerate(stays):
+        places.setdefault(int(stay["job"]), []).append((float(stay["start"]), i))
     trace = {
         "type": "bar",
         "orientation": "h",
@@ -58,7 +61,7 @@ def schedule_chart(run: RunResult, span: TimeAxis, throughputs: StayThroughputs 
         "y": short(bottom + height / 2),
         "width": short(height * 0.94),
         "marker": {"color": [hex_colour(each) for each in colours], "line": {"color": "#fff", "width": 0.5}},
-        "stay": [places[int(row["job"]), float(row["start"])] for row in held[segment][["job", "start"]]],
+        "stay": [_containing(places[int(row["job"])], float(row["start"])) for row in held[segment]],
         "texts": [describe_stay(run, stay, throughputs, blocking) for stay in stays],
         "hoverinfo": "text",
         "textposition": "none",
@@ -67,6 +70,11 @@ def schedule_chart(run: RunResult, span: TimeAxis, throughputs: StayThroughputs 
     made = chart([trace], time_axis(span), node_axis(run))
     made["layout"] |= {"bargap": 0, "barmode": "overlay", "height": 460}
     return made
+
+
+def _containing(stays: Sequence[tuple[float, int]], start: float) -> int:
+    """Return the index of the last stay of a job, as (start, index), that begins no later than a segment of it."""
+    return stays[bisect_right(stays, start, key=lambda stay: stay[0]) - 1][1]
 
 
 def within(rows: npt.NDArray[np.void], span: TimeAxis) -> npt.NDArray[np.void]:

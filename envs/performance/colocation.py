@@ -6,14 +6,15 @@ Measured: `tables/colocation.csv` has the factors of Gavel (OSDI'20) for all pai
 sizes, on K80, P100 and V100. A 0 means that the pair does not fit the memory.
 
 Modelled: every other pair. On a GPU type with measured pairs the logarithm of a factor is the type's mean, plus what
-the job's model adds, plus what the model beside it adds (`fit_effects`); on another type the same is fitted to the
-pairs of all types. A model without measured pairs adds nothing: it is taken for a typical one. Of such a model only
-`ModelProfile.gpu_share` is known: where jobs use the GPU for shares a and b of their steps, the logarithm is multiplied
-by a * b, so that jobs which rarely use the GPU hardly meet on it. `experiments.performance.sharing` compares the form
-with others on pairs that were held out, and prints its errors.
+the job's model adds, plus what the model beside it adds (`fit_effects`). On another type the same is fitted to the
+pairs of all types, and half of what models add is used. `experiments.performance.sharing` compares the form with others
+on pairs that were held out, and prints its errors. A model without measured pairs adds nothing: it is taken for a
+typical one.
 
-Guessed: whether a pair without measurement fits the memory, see `fit_together`. Neither the batch size of a job nor its
-cores change its factor.
+Guessed: for jobs that use the GPU for shares a and b of their steps (`ModelProfile.gpu_share`), the logarithm is
+multiplied by a * b, so that jobs which rarely use the GPU hardly meet on it; all measured models have a share of 1.
+Also guessed: whether a pair without measurement fits the memory, see `fit_together`. Neither the batch size of a job
+nor its cores change its factor.
 """
 
 import csv

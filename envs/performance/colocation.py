@@ -13,7 +13,7 @@ typical one.
 
 Guessed: for jobs that use the GPU for shares a and b of their steps (`ModelProfile.gpu_share`), the logarithm is
 multiplied by a * b, so that jobs which rarely use the GPU hardly meet on it; all measured models have a share of 1.
-Also guessed: whether a pair without measurement fits the memory, see `fit_together`. Neither the batch size of a job
+Also guessed: whether a pair without measurement fits the memory, see `fits_beside`. Neither the batch size of a job
 nor its cores change its factor.
 """
 
@@ -99,7 +99,7 @@ def colocation() -> dict[tuple[str, str, str], float]:
     return found
 
 
-def fit_together(model: str, other: str, gpu_type: str) -> bool:
+def fits_beside(model: str, other: str, gpu_type: str) -> bool:
     """Return whether two jobs fit one GPU's memory: by measurement for a measured pair, else by their parameters.
 
     Args:
@@ -123,7 +123,7 @@ def colocated_factor(model: str, other: str, gpu_type: str) -> float:
         other: zoo name.
         gpu_type: of the zoo's types.
     """
-    if not fit_together(model, other, gpu_type):
+    if not fits_beside(model, other, gpu_type):
         return 0.0
     measured = colocation().get((model, other, gpu_type))
     if measured is not None:

@@ -36,7 +36,7 @@ RIDGE = 0.3  # weight of the squared figures of the overlap forms
 START = 0.1  # standard deviation of their first figures, which must differ between resources
 MOST_STEPS = 8  # of the solver
 Predict = Callable[[pd.DataFrame], FloatArray]  # rows -> their factors
-Form = Callable[[pd.DataFrame], Predict]  # measured rows -> how to predict others
+SharingForm = Callable[[pd.DataFrame], Predict]  # measured rows -> how to predict others
 
 
 def read_gavel_factors(root: Path | str) -> pd.DataFrame:
@@ -121,7 +121,7 @@ def fit_stages(seen: pd.DataFrame) -> Predict:
     return predict
 
 
-def fit_overlap(resources: int, *, symmetric: bool) -> Form:
+def fit_overlap(resources: int, *, symmetric: bool) -> SharingForm:
     """Return the form 1 / (1 + sum over resources of a_r b_r), with positive figures of both job types.
 
     Args:
@@ -147,7 +147,7 @@ def fit_overlap(resources: int, *, symmetric: bool) -> Form:
     return fit
 
 
-FORMS: dict[str, Form] = {
+FORMS: dict[str, SharingForm] = {
     "product (default model)": fit_product,
     "no interference": lambda seen: lambda rows: np.ones(len(rows)),
     "half each": lambda seen: lambda rows: np.full(len(rows), 0.5),
@@ -160,7 +160,7 @@ FORMS: dict[str, Form] = {
 """Name -> how it is fitted to measured rows."""
 
 
-def predict_pairs(factors: pd.DataFrame, forms: dict[str, Form] | None = None, *, seed: int = 0) -> pd.DataFrame:
+def predict_pairs(factors: pd.DataFrame, forms: dict[str, SharingForm] | None = None, *, seed: int = 0) -> pd.DataFrame:
     """Predict the factors of held-out pairs by each form.
 
     Args:

@@ -14,14 +14,17 @@ ElasticFlow's A100, the points on one node predict those on up to 64 GPUs with a
 with slow links, six points predict the others with a median error of 17 %. Where models of weak scaling were measured
 to gain throughput per GPU with more GPUs, the measured steps are pooled (`concave`). Execution plans follow Rubick's
 model, on A800 (`rubick.model`). More resources never lower the throughput (`envelope`).
-Two jobs on one GPU that were not measured together keep what the measured pairs of both models suggest (`colocation`):
-on held-out models the factor is off by 0.08 at the median. `scripts/validate_performance.py` prints the errors.
+`scripts/validate_performance.py` prints the errors.
+
+Two jobs on one GPU keep what Gavel measured, or what a model fitted to the measured pairs says (`colocation`;
+`TableModel.pair_provenance` returns which). Where one of the two models was held out, its median error is 0.10 of the
+throughput alone, and 0.12 where both were, or the GPU type was.
 
 Guessed: GPU types on which a model was not measured, above all every model on H100. Their throughput is scaled from
 another type by datasheet figures (`scaling`). On the measured types, the median error of this rule is 22 % and the
 largest a factor of four; for most models no error can be measured (`experiments.performance.known`). Also guessed:
-memory by a rule of thumb (`memory_fit`), also that of two jobs on one GPU, and that a model without a measured pair
-shares a GPU like a typical one; parameters marked "estimated" in `tables/models.csv`; the CPU and memory
+memory by a rule of thumb (`memory_fit`), also that of two jobs on one GPU; that jobs with little work for the GPU
+hardly meet on it (`colocation`); parameters marked "estimated" in `tables/models.csv`; the CPU and memory
 sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`); restart times (`reconfiguration`).
 """
 

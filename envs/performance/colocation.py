@@ -6,14 +6,15 @@ Measured: `tables/colocation.csv` has the factors of Gavel (OSDI'20) for all pai
 sizes, on K80, P100 and V100. A 0 means that the pair does not fit the memory.
 
 Modelled: every other pair. On a GPU type with measured pairs the logarithm of a factor is the type's mean, plus what
-the job's model adds, plus what the model beside it adds (`fit_effects`); on another type the same is fitted to the
-pairs of all types. A model without measured pairs adds nothing: it is taken for a typical one. Of such a model only
-`ModelProfile.gpu_share` is known: where jobs use the GPU for shares a and b of their steps, the logarithm is multiplied
-by a * b, so that jobs which rarely use the GPU hardly meet on it. `experiments.performance.sharing` compares the form
-with others on pairs that were held out, and prints its errors.
+the job's model adds, plus what the model beside it adds (`fit_effects`). On another type the same is fitted to the
+pairs of all types, and half of what models add is used. `experiments.performance.sharing` compares the form with others
+on pairs that were held out, and prints its errors. A model without measured pairs adds nothing: it is taken for a
+typical one.
 
-Guessed: whether a pair without measurement fits the memory, see `fit_together`. Neither the batch size of a job nor its
-cores change its factor.
+Guessed: for jobs that use the GPU for shares a and b of their steps (`ModelProfile.gpu_share`), the logarithm is
+multiplied by a * b, so that jobs which rarely use the GPU hardly meet on it; all measured models have a share of 1.
+Also guessed: whether a pair without measurement fits the memory, see `fits_beside`. Neither the batch size of a job
+nor its cores change its factor.
 """
 
 import csv
@@ -98,7 +99,7 @@ def colocation() -> dict[tuple[str, str, str], float]:
     return found
 
 
-def fit_together(model: str, other: str, gpu_type: str) -> bool:
+def fits_beside(model: str, other: str, gpu_type: str) -> bool:
     """Return whether two jobs fit one GPU's memory: by measurement for a measured pair, else by their parameters.
 
     Args:
@@ -122,7 +123,7 @@ def colocated_factor(model: str, other: str, gpu_type: str) -> float:
         other: zoo name.
         gpu_type: of the zoo's types.
     """
-    if not fit_together(model, other, gpu_type):
+    if not fits_beside(model, other, gpu_type):
         return 0.0
     measured = colocation().get((model, other, gpu_type))
     if measured is not None:

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from envs.performance.colocation import colocated_factor, colocation, fit_together
+from envs.performance.colocation import colocated_factor, colocation, fits_beside
 from envs.performance.concave import is_concave, slowest_so_far
 from envs.performance.cpu_memory import SENSITIVITY_GPU, sensitivity_of
 from envs.performance.envelope import monotone_envelope, node_grid
@@ -162,7 +162,7 @@ class TableModel:
             PerformanceError: a model or the GPU type is unknown.
         """
         key = (zoo_name(model), zoo_name(other), find_gpu_type(gpu_type).name)
-        if not fit_together(*key):
+        if not fits_beside(*key):
             return "infeasible"
         return "measured" if key in colocation() else "modelled"
 

@@ -86,16 +86,15 @@ def test_whatever_asks_first_says_so(value, shared):
             ask()
 
 
+@dataclass(frozen=True)
 class Sharing(IdealModel):
     """States one value for every pair of jobs on a GPU."""
 
-    def __init__(self, value: Any) -> None:
-        super().__init__()
-        self.__dict__["value"] = value
+    value: Any = None
 
-    def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
+    def pair_factor(self, model: str, other: str, gpu_type: str) -> Any:
         """Return the value."""
-        return self.__dict__["value"]
+        return self.value
 
 
 @pytest.mark.parametrize("value", ODD_FACTORS, ids=repr)
@@ -103,7 +102,7 @@ def test_an_impossible_pair_factor_is_one_line(value):
     with pytest.raises(
         PerformanceError, match=r"^Sharing.pair_factor\('bert', 'lm', 'V100'\) is .*; it must be a"
     ) as error:
-        find_pair_factor(Sharing(value), "bert", "lm", "V100")
+        find_pair_factor(Sharing(value=value), "bert", "lm", "V100")
     assert " ".join(repr(value).split())[:80] in str(error.value)
     assert str(error.value).isprintable()
     assert "from 0, where the two do not fit together, to 1" in str(error.value)
@@ -111,7 +110,7 @@ def test_an_impossible_pair_factor_is_one_line(value):
 
 @pytest.mark.parametrize("value", POSSIBLE_FACTORS, ids=repr)
 def test_any_number_up_to_one_is_a_pair_factor(value):
-    found = find_pair_factor(Sharing(value), "bert", "lm", "V100")
+    found = find_pair_factor(Sharing(value=value), "bert", "lm", "V100")
     assert (type(found), found) == (float, float(value))
 
 

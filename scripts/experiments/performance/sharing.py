@@ -7,12 +7,15 @@ Gavel (OSDI'20) measured all pairs of 26 job types, seven models at several batc
 - random pairs: a fifth of the pairs in turn, on all GPU types at once;
 - a job type: all pairs of each job type in turn, so that its batch size was never seen in a pair;
 - a model: all pairs of all job types of each model in turn, so that the model was never seen in a pair;
+- both models: as before, of each two models in turn, whose pairs with each other are predicted;
 - a GPU type: all pairs on each type in turn.
 
 Both directions of a pair are held out together. Pairs that do not fit the memory are left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +36,7 @@ RIDGE = 0.3  # weight of the squared figures of the overlap forms
 START = 0.1  # standard deviation of their first figures, which must differ between resources
 MOST_STEPS = 8  # of the solver
 Predict = Callable[[pd.DataFrame], FloatArray]  # rows -> their factors
-Form = Callable[[pd.DataFrame], Predict]  # measured rows -> how to predict others
+SharingForm = Callable[[pd.DataFrame], Predict]  # measured rows -> how to predict others
 
 
 def read_gavel_factors(root: Path | str) -> pd.DataFrame:
@@ -89,14 +92,15 @@ def fit_means(seen: pd.DataFrame) -> Predict:
     """Take the mean factor of a job type on the GPU type; else on all types; else of all job types on the type."""
     all_rows = float(seen["measured"].mean())
     levels = [
-        (list(by), {tuple(key): value for key, value in seen.groupby(list(by))["measured"].mean().items()})
-        for by in (("gpu_type", "job_type"), ("job_type", "job_type"), ("gpu_type", "gpu_type"))
+        (by, {key: rows["measured"].mean() for key, rows in seen.groupby(by)})
+        for by in (["gpu_type", "job_type"], ["job_type"], ["gpu_type"])
     ]
 
     def predict(rows: pd.DataFrame) -> FloatArray:
         found = []
-        for row in rows.to_dict("records"):
-            known = (means.get((row[by[0]], row[by[1]])) for by, means in levels)
+        for gpu_type, job_type in zip(rows["gpu_type"], rows["job_type"], strict=True):
+            own = {"gpu_type": gpu_type, "job_type": job_type}
+            known = (means.get(tuple(own[name] for name in by)) for by, means in levels)
             found.append(next((mean for mean in known if mean is not None), all_rows))
         return np.array(found)
 
@@ -110,21 +114,14 @@ def fit_stages(seen: pd.DataFrame) -> Predict:
     """
     on_v100 = seen[seen["gpu_type"] == "V100"].set_index(["job_type", "other_type"])["measured"].to_dict()
 
-    def factor(model: str, other: str) -> float:
-        profiles = [stage_profile(name) for name in (model, other)]
-        share = np.array([(profile.cpu, profile.gpu, profile.network) for profile in profiles])
-        stretch = np.maximum(share.sum(axis=0), 1.0)
-        longest = max(1.0, share[0].sum())  # stages of one job that overlap already
-        return float(1.0 / (1.0 + (share[0] * (stretch - 1.0)).sum() / longest))
-
     def predict(rows: pd.DataFrame) -> FloatArray:
         pairs = zip(rows["job_type"], rows["other_type"], rows["model"], rows["other_model"], strict=True)
-        return np.array([on_v100.get((own, other)) or factor(*names) for own, other, *names in pairs])
+        return np.array([on_v100.get((own, other)) or _stage_factor(*names) for own, other, *names in pairs])
 
     return predict
 
 
-def fit_overlap(resources: int, *, symmetric: bool) -> Form:
+def fit_overlap(resources: int, *, symmetric: bool) -> SharingForm:
     """Return the form 1 / (1 + sum over resources of a_r b_r), with positive figures of both job types.
 
     Args:
@@ -150,7 +147,7 @@ def fit_overlap(resources: int, *, symmetric: bool) -> Form:
     return fit
 
 
-FORMS: dict[str, Form] = {
+FORMS: dict[str, SharingForm] = {
     "product (default model)": fit_product,
     "no interference": lambda seen: lambda rows: np.ones(len(rows)),
     "half each": lambda seen: lambda rows: np.full(len(rows), 0.5),
@@ -163,7 +160,7 @@ FORMS: dict[str, Form] = {
 """Name -> how it is fitted to measured rows."""
 
 
-def predict_pairs(factors: pd.DataFrame, forms: dict[str, Form] | None = None, *, seed: int = 0) -> pd.DataFrame:
+def predict_pairs(factors: pd.DataFrame, forms: dict[str, SharingForm] | None = None, *, seed: int = 0) -> pd.DataFrame:
     """Predict the factors of held-out pairs by each form.
 
     Args:
@@ -172,16 +169,16 @@ def predict_pairs(factors: pd.DataFrame, forms: dict[str, Form] | None = None, *
         seed: of the random folds.
 
     Returns:
-        The rows of pairs that fit, for each protocol and form, with the columns `held_out`, `form` and `predicted`.
+        The rows of pairs that fit, for each protocol and form, with the columns `held_out`, `form`, `fold` and
+        `predicted`. A pair of two job types is predicted without the one and without the other.
     """
     rows = factors[factors["measured"] > 0].reset_index(drop=True)
     found = []
     for held_out, folds in _protocols(rows, seed):
         for name, form in (FORMS if forms is None else forms).items():
-            predicted = np.full(len(rows), np.nan)
-            for unseen in folds:
-                predicted[unseen] = form(rows[~unseen])(rows[unseen])
-            found.append(rows.assign(held_out=held_out, form=name, predicted=predicted))
+            for fold, (unseen, asked) in enumerate(folds):
+                predicted = form(rows[~unseen])(rows[asked])
+                found.append(rows[asked].assign(held_out=held_out, form=name, fold=fold, predicted=predicted))
     return pd.concat(found, ignore_index=True)
 
 
@@ -198,7 +195,7 @@ def predict_by_default_model(factors: pd.DataFrame) -> pd.DataFrame:
     usual = [name for name in names if "(" not in name or name.endswith(f"(batch size {zoo()[names[name]].batch})")]
     rows = factors[~(factors["job_type"].isin(usual) & factors["other_type"].isin(usual))]
     predicted = [find_pair_factor(default_model(), own, other, gpu_type) for own, other, gpu_type in _as_keys(rows)]
-    rows = rows.assign(held_out="other batch sizes", form="default model", predicted=predicted)
+    rows = rows.assign(held_out="other batch sizes", form="default model", fold=0, predicted=predicted)
     return rows[(rows["measured"] > 0) & (rows["predicted"] > 0)].reset_index(drop=True)
 
 
@@ -207,7 +204,7 @@ def summarise_pairs(predictions: pd.DataFrame, by: Sequence[str] = ("held_out", 
     size = (predictions["predicted"] - predictions["measured"]).abs()
     ends = np.sort(predictions[["job_type", "other_type"]].to_numpy(str), axis=1)
     pairs = predictions.assign(first=ends[:, 0], second=ends[:, 1]).groupby(
-        [*dict.fromkeys((*by, "gpu_type")), "first", "second"], sort=False
+        [*dict.fromkeys((*by, "gpu_type", "fold")), "first", "second"], sort=False
     )
     # A job type beside itself has one row, which counts for both jobs: means do not depend on that.
     sums = (2 * (pairs["predicted"].mean() - pairs["measured"].mean())).abs().rename("size").reset_index()
@@ -269,7 +266,7 @@ def validate_pairs(root: Path | str, *, seed: int = 0) -> tuple[pd.DataFrame, Re
     factors = read_gavel_factors(root)
     predictions = pd.concat((predict_pairs(factors, seed=seed), predict_by_default_model(factors)), ignore_index=True)
     of_default = predict_pairs(read_default_factors(), seed=seed)
-    of_default = of_default[of_default["held_out"] != "a job type"]  # each model has one
+    of_default = of_default[of_default["held_out"] != "a job type"]  # there is one of each model
     tables = (
         ("Gavel's pairs of jobs on one GPU: share that fits, and throughput of both jobs", describe_pairs(factors)),
         ("Absolute errors of factors, Gavel's 26 job types", summarise_pairs(predictions)),
@@ -279,22 +276,39 @@ def validate_pairs(root: Path | str, *, seed: int = 0) -> tuple[pd.DataFrame, Re
     return predictions, Reproduction(tables)
 
 
+@cache
+def _stage_factor(model: str, other: str) -> float:
+    profiles = [stage_profile(name) for name in (model, other)]
+    share = np.array([(profile.cpu, profile.gpu, profile.network) for profile in profiles])
+    stretch = np.maximum(share.sum(axis=0), 1.0)
+    longest = max(1.0, share[0].sum())  # stages of one job that overlap already
+    return float(1.0 / (1.0 + (share[0] * (stretch - 1.0)).sum() / longest))
+
+
 def _as_keys(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
     return list(zip(rows["model"], rows["other_model"], rows["gpu_type"], strict=True))
 
 
-def _protocols(rows: pd.DataFrame, seed: int) -> Iterator[tuple[str, list[BoolArray]]]:
-    """Yield each protocol and its folds: of each, the rows that are not seen."""
+def _protocols(rows: pd.DataFrame, seed: int) -> Iterator[tuple[str, list[tuple[BoolArray, BoolArray]]]]:
+    """Yield each protocol and its folds: of each, the rows that are not seen, and those of them to predict."""
     pairs = np.array(["\n".join(sorted(pair)) for pair in zip(rows["job_type"], rows["other_type"], strict=True)])
     order = np.random.default_rng(seed).permutation(np.unique(pairs))
-    yield "random pairs", [np.isin(pairs, order[fold::NUM_FOLDS]) for fold in range(NUM_FOLDS)]
-    for title, own, other in (
-        ("a job type", "job_type", "other_type"),
-        ("a model", "model", "other_model"),
-        ("a GPU type", "gpu_type", "gpu_type"),
-    ):
+    yield "random pairs", [(fold, fold) for fold in (np.isin(pairs, order[n::NUM_FOLDS]) for n in range(NUM_FOLDS))]
+
+    def hold_out(own: str, other: str) -> dict[str, BoolArray]:
         names = sorted(set(rows[own]))
-        yield title, [((rows[own] == name) | (rows[other] == name)).to_numpy() for name in names]
+        return {name: ((rows[own] == name) | (rows[other] == name)).to_numpy() for name in names}
+
+    yield "a job type", [(fold, fold) for fold in hold_out("job_type", "other_type").values()]
+    of_model = hold_out("model", "other_model")
+    yield "a model", [(fold, fold) for fold in of_model.values()]
+    both = []
+    for first, second in combinations_with_replacement(of_model, 2):
+        ends = np.sort(rows[["model", "other_model"]].to_numpy(str), axis=1)
+        asked = (ends[:, 0] == first) & (ends[:, 1] == second)
+        both += [(of_model[first] | of_model[second], asked)] if asked.any() else []
+    yield "both models", both
+    yield "a GPU type", [(fold, fold) for fold in hold_out("gpu_type", "gpu_type").values()]
 
 
 def _places(column: pd.Series, names: Sequence[str]) -> IntArray:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.performance import DrawnModel, TableModel, default_model, find_pair_factor, name_of_draw
-from envs.performance.colocation import SHRINKAGE, colocation, fit_effects, fit_together
+from envs.performance.colocation import SHRINKAGE, colocation, fit_effects, fits_beside
 from envs.performance.gpus import find_gpu_type, gpu_types
 from envs.performance.zoo import model_profile, zoo
 from envs.types import PerformanceError
@@ -62,7 +62,7 @@ def test_jobs_fit_together_only_where_the_memory_holds_both(model, other, gpu_ty
     needs = sum(each.state_gb + each.working_gb for each in map(model_profile, (model, other)))
     usable = find_gpu_type(gpu_type).usable_gb
     if (model, other, gpu_type) not in colocation() and abs(needs - usable) > 1e-9:
-        assert (factor(model, other, gpu_type) > 0) == fit_together(model, other, gpu_type) == (needs < usable)
+        assert (factor(model, other, gpu_type) > 0) == fits_beside(model, other, gpu_type) == (needs < usable)
 
 
 @given(models, models, types, st.integers(0, 99))

@@ -38,10 +38,13 @@ def test_the_script_prints_errors_and_writes_predictions_and_pictures(real_data,
         "Uneven placements",
         "Guessed pairs",
         "H100 over",
+        "Gavel's pairs of jobs on one GPU",
+        "The same, the 84 pairs of the default model",
     ):
         assert heading in done.stdout
     kept = pd.read_csv(tmp_path / "run" / "predictions.csv")
     assert list(kept.columns) == list(PREDICTION_COLUMNS)
+    assert (tmp_path / "run" / "pairs.csv").exists()
     pictures = list((tmp_path / "run").glob("*.png"))
     assert len(pictures) == len(kept[["protocol", "quantity"]].drop_duplicates())
 
@@ -50,6 +53,12 @@ def test_missing_data_is_a_one_line_error(run):
     done = run()
     assert done.returncode == 2
     assert done.stderr == "error: profiles: no folder is set; set data=<folder with profiles/> or $MURMURATION_DATA\n"
+
+
+def test_an_unknown_part_is_a_one_line_error(run):
+    done = run("parts=pair")
+    assert done.returncode == 2
+    assert done.stderr == "error: parts=pair: no such part, did you mean pairs?; there are: all, throughputs, pairs\n"
 
 
 def test_a_wrong_folder_is_a_one_line_error(run, tmp_path):

@@ -27,6 +27,7 @@ RULES = np.dtype(
             ("tune", np.int64),
             ("turn", np.int64),  # index into TURNS
             ("beliefs", np.int64),
+            ("share", np.int64),
             ("node_gpus", np.int64),  # GPUs of the largest node
             ("pauses", np.int64),  # whether Python lets time pass: throughputs are hidden, or work is predicted
             # The present round.
@@ -48,7 +49,8 @@ RULES = np.dtype(
     align=True,
 )
 # Columns of `OptionArrays.what`.
-# Kind, row of the job (-1: none), node, GPUs there; for tuning the number of the tuning, see `envs.options.tuning`.
+# Kind, row of the job (-1: none), node, GPUs there; for tuning the number of the tuning (`envs.options.tuning`), for
+# sharing the job whose GPUs are shared.
 OPTION_ACTION, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)
 
 
@@ -129,14 +131,14 @@ def allocate_options(
     """
     spec, candidates = OptionSpec.of(rules), rules.candidates(setup.cluster)
     batch, nodes = state.nodes.shape
-    rows = min(candidates + int(state.nodes["num_gpus"][0].sum()), state.jobs.shape[1])
+    rows = min(candidates + (1 + rules.share) * int(state.nodes["num_gpus"][0].sum()), state.jobs.shape[1])
     records = np.zeros((batch, 1), RULES)
     records["changes"] = CHANGES.index(rules.changes)
     records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
     records["max_decisions"] = rules.max_decisions
     records["distinct_nodes"] = rules.distinct_nodes
     records["tune"] = rules.tune
-    records["beliefs"] = rules.beliefs
+    records["beliefs"], records["share"] = rules.beliefs, rules.share
     records["turn"] = TURNS.index(rules.turn)
     records["node_gpus"] = state.nodes["num_gpus"][0].max()
     for name in ("gang", "last_node", "turn_of"):

@@ -26,7 +26,8 @@ class ListedOptions(NamedTuple):
     """The options of one decision of one episode, as copies.
 
     Attributes:
-        what: int64[num_options, 4]: kind, row of the job (-1: none), node (-1: none), GPUs there or number of a tuning.
+        what: int64[num_options, 4]: kind, row of the job (-1: none), node (-1: none), and GPUs there, the number of a
+            tuning, or the job whose GPUs are shared.
         options: float32[num_options, option_features], see `OptionSpec`.
         job_ids: int64[num_jobs].
         jobs: float32[num_jobs, job_features].
@@ -67,6 +68,7 @@ class OptionBatch(EpisodeBatch):
 
     takes_own_curves: ClassVar[bool] = True
     takes_predictions: ClassVar[bool] = True
+    takes_pairs: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -84,6 +86,10 @@ class OptionBatch(EpisodeBatch):
             raise MurmurationError(
                 "env.rules.tune is true where throughputs are hidden or drawn: tunings of such jobs have no figures; "
                 "set env.rules.tune=false"
+            )
+        if self.rules.share and setup.scenario.sharing == "off":
+            raise MurmurationError(
+                "env.rules.share is true where jobs may not share GPUs; set it to false, or scenario.sharing=pairs"
             )
         self.num_candidates = self.rules.candidates(self.cluster)
         capacity = most_options(self.rules, setup.cluster)
@@ -234,4 +240,5 @@ def most_options(rules: OptionRules, cluster: ClusterSpec) -> int:
     node_gpus = int(cluster.node_gpus.max())
     jobs = rules.candidates(cluster) + cluster.num_nodes * node_gpus
     tunings = MOST_TUNINGS if rules.tune else 0
-    return min(1 + jobs * (cluster.num_nodes * (node_gpus + 1) + tunings), MOST_OPTIONS)
+    hosts = cluster.num_gpus if rules.share else 0
+    return min(1 + (1 + rules.share) * jobs * (cluster.num_nodes * (node_gpus + 1) + tunings + hosts), MOST_OPTIONS)

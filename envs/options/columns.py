@@ -18,8 +18,9 @@ RATIO_LIMIT = 4.0
     MOVE,  # a running job goes to this node, with as many GPUs as it has
     EVICT,  # a running job returns to the queue
     TUNE,  # a job gets another batch size, or another level of cores or memory, on the GPUs that it has
-) = range(7)
-ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
+    SHARE,  # a waiting job shares the GPUs of another one, whose first node has the option
+) = range(8)
+ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune", "share")
 
 # An option: what would be so after it.
 (
@@ -69,6 +70,15 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
     OPTION_SAMPLES,  # log(1 + how often this throughput was measured) / 2
     NUM_BELIEF_OPTION_COLUMNS,
 ) = range(NUM_OPTION_COLUMNS, NUM_OPTION_COLUMNS + 4)
+# Five more for jobs that share GPUs, likewise; a job without a partner keeps all of its throughput.
+(
+    OPTION_SHARE,  # 1 for this kind of option
+    OPTION_KEEPS,  # fraction of its throughput that the job keeps beside its partner, after it
+    OPTION_PARTNER_KEEPS,  # the same of the partner
+    OPTION_PARTNER_TIME,  # the partner's JOB_REMAINING_TIME; 0 without a partner
+    OPTION_PARTNER_REGAINS,  # fraction of its throughput that a present partner has more if the job leaves
+    NUM_SHARED_OPTION_COLUMNS,
+) = range(NUM_OPTION_COLUMNS, NUM_OPTION_COLUMNS + 6)
 
 # A job that some option is about.
 (
@@ -97,6 +107,8 @@ NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
 JOB_BATCH, JOB_CPUS, JOB_MEMORY, NUM_TUNED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 4)
 # Two more for beliefs, as for options: of the throughput on the GPUs that it requested, one node of its fastest type.
 JOB_DOUBT, JOB_SAMPLES, NUM_BELIEF_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
+# Two more for jobs that share GPUs: 1 for one that does in the draft, and what it keeps of its throughput there.
+JOB_SHARES, JOB_KEEPS, NUM_SHARED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
 
 # A node.
 (
@@ -137,6 +149,8 @@ TUNED_OPTION_COLUMNS = ("is_tune", "batch", "cpus", "memory")
 TUNED_JOB_COLUMNS = TUNED_OPTION_COLUMNS[1:]
 BELIEF_OPTION_COLUMNS = ("doubt", "doubt_change", "samples")
 BELIEF_JOB_COLUMNS = ("doubt", "samples")
+SHARED_OPTION_COLUMNS = ("is_share", "keeps", "partner_keeps", "partner_time", "partner_regains")
+SHARED_JOB_COLUMNS = ("shares", "keeps")
 JOB_ROW_COLUMNS = (
     *("waits", "runs", "changed", "rank", "first", "remaining_time", "gpu_time", "age", "attained_service"),
     *("requested_gpus", "min_gpus", "max_gpus", "gpus", "spread", "restart_delay", "contention"),

@@ -29,6 +29,7 @@ from envs.options.columns import (
     JOB_FIRST,
     JOB_GPU_TIME,
     JOB_GPUS,
+    JOB_KEEPS,
     JOB_LACKS_CPUS,
     JOB_LACKS_MEMORY,
     JOB_MAX_GPUS,
@@ -40,6 +41,7 @@ from envs.options.columns import (
     JOB_RESTART_DELAY,
     JOB_RUNS,
     JOB_SAMPLES,
+    JOB_SHARES,
     JOB_SPREAD,
     JOB_WAITS,
     MOVE,
@@ -65,24 +67,30 @@ from envs.options.columns import (
     OPTION_GPUS,
     OPTION_GPUS_CHANGE,
     OPTION_GPUS_HERE,
+    OPTION_KEEPS,
     OPTION_MEMORY,
     OPTION_OF_REQUEST,
+    OPTION_PARTNER_KEEPS,
+    OPTION_PARTNER_REGAINS,
+    OPTION_PARTNER_TIME,
     OPTION_RESTART,
     OPTION_RUN_TIME,
     OPTION_SAMPLES,
+    OPTION_SHARE,
     OPTION_SPREAD,
     OPTION_THROUGHPUT,
     OPTION_TIME_SAVED,
     OPTION_TUNE,
     OPTION_TYPE_LOSS,
     RATIO_LIMIT,
+    SHARE,
     TUNE,
     WAIT,
 )
 from envs.options.listing import needs_gpus
 from envs.options.tuned import log_batch, named_level, throughput_when_tuned
 from envs.simulation.jit import Records, leaf, part
-from envs.simulation.job_throughput import level_of
+from envs.simulation.job_throughput import combined_throughput, kept_beside, kept_beside_partner, level_of
 from envs.simulation.kernels import RUNNING, attained_service, remaining_work
 from envs.simulation.shares import OFF, share_on
 from envs.simulation.world import World
@@ -134,6 +142,9 @@ def write_job(a: OptionArrays, row: int) -> None:
     if a.rules[0].beliefs:
         out[JOB_DOUBT] = doubt_of(a, job, fastest, gpus, 1)
         out[JOB_SAMPLES] = samples_of(a, job, fastest, gpus, 1)
+    if a.rules[0].share:
+        out[JOB_SHARES] = 1.0 if job.partner >= 0 else 0.0
+        out[JOB_KEEPS] = kept_beside_partner(world, job)
     if a.rules[0].tune:
         usual, saturating = a.tunings.usual[job.model], a.tunings.saturating[job.model]
         out[JOB_BATCH] = log_batch(job.batch_size, usual[min(job.gpus, len(usual) - 1)])
@@ -267,15 +278,18 @@ def job_gpus_after(a: OptionArrays, option: int) -> int:
     j = a.job_ids[a.what[option, OPTION_ROW]]
     if action == TUNE:
         return int(a.world.jobs[j].gpus)
+    if action == SHARE:
+        return int(a.world.jobs[here].gpus)
     return int(a.world.jobs[j].gpus - share_on(a.world, j, a.what[option, OPTION_NODE]) + here)
 
 
 @leaf
 def cluster_free_after(a: OptionArrays, option: int) -> float:
     """Return OPTION_CLUSTER_FREE_AFTER, the one column that depends on other drafts than those of its job and node."""
-    episode, free = a.world.episode[0], a.world.episode[0].num_free
-    if a.what[option, OPTION_ACTION] != WAIT:
-        free += a.world.jobs[a.job_ids[a.what[option, OPTION_ROW]]].gpus - job_gpus_after(a, option)
+    episode, free, action = a.world.episode[0], a.world.episode[0].num_free, a.what[option, OPTION_ACTION]
+    if action not in (WAIT, SHARE):
+        job = a.world.jobs[a.job_ids[a.what[option, OPTION_ROW]]]
+        free += (job.gpus if job.partner < 0 else 0) - job_gpus_after(a, option)
     return float(free / episode.num_gpus)
 
 
@@ -319,13 +333,44 @@ def write_doubt(a: OptionArrays, job: Records, n: int, gpus: int, nodes: int, ou
 
 
 @leaf
+def write_sharing(a: OptionArrays, job: Records, action: int, host: int, out: Features) -> None:
+    """Write what a job and its partner keep of their throughputs after an option, and what a present partner regains.
+
+    Args:
+        a: the episode.
+        job: the job of the option.
+        action: the kind of option.
+        host: the job whose GPUs it would share, if it is of that kind.
+        out: the option's row.
+    """
+    world, episode = a.world, a.world.episode[0]
+    out[OPTION_KEEPS] = 1.0
+    out[OPTION_PARTNER_KEEPS] = 1.0
+    leaves = action in (MOVE, EVICT)
+    if job.partner >= 0 and leaves:
+        out[OPTION_PARTNER_REGAINS] = 1.0 - kept_beside_partner(world, world.jobs[job.partner])
+    if action != SHARE and (leaves or job.partner < 0):
+        return
+    partner = world.jobs[host if action == SHARE else job.partner]
+    out[OPTION_KEEPS] = kept_beside(world, job.model, partner.model, partner.first_share)
+    out[OPTION_PARTNER_KEEPS] = kept_beside(world, partner.model, job.model, partner.first_share)
+    if episode.knows_work:
+        out[OPTION_PARTNER_TIME] = log_minutes(estimated_time(partner, episode.time, world.reference))
+
+
+@leaf
 def write_option(a: OptionArrays, option: int) -> None:
     """Write the row of an option."""
     world, out, unit = a.world, a.options[option], a.rules[0].node_gpus
     action, n, here = a.what[option, OPTION_ACTION], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT]
     for i in range(len(out)):
         out[i] = 0.0
-    out[action if action != TUNE else OPTION_TUNE] = 1.0  # the first columns are the other actions
+    flag = action  # the first columns are the other actions
+    if action == TUNE:
+        flag = OPTION_TUNE
+    elif action == SHARE:
+        flag = OPTION_SHARE
+    out[flag] = 1.0
     out[OPTION_CLUSTER_FREE_AFTER] = cluster_free_after(a, option)
     if action == WAIT:
         return
@@ -337,8 +382,15 @@ def write_option(a: OptionArrays, option: int) -> None:
         tuning, here = here, held
         write_tuning(a, job, tuning, out)
     total = job_gpus_after(a, option)
+    host = 0
+    if action == SHARE:
+        host, here = here, share_on(world, here, n)
+    if a.rules[0].share:
+        write_sharing(a, job, action, host, out)
     count = job.num_shares + (1 if held == 0 else 0) - (1 if here == 0 else 0)
-    if action == MOVE:
+    if action == SHARE:
+        count = world.jobs[host].num_shares
+    elif action == MOVE:
         count = 1
     elif action == EVICT:
         count = 0
@@ -347,8 +399,9 @@ def write_option(a: OptionArrays, option: int) -> None:
     out[OPTION_GPUS_CHANGE] = (total - job.gpus) / unit
     out[OPTION_OF_REQUEST] = ratio(total, job.num_gpus)
     out[OPTION_SPREAD] = np.log2(1.0 + count) / 3.0
-    out[OPTION_FREE_AFTER] = (node.free + held - here) / unit
-    out[OPTION_FULL] = 1.0 if node.free + held == here else 0.0
+    free = node.free if action == SHARE else node.free + (held if job.partner < 0 else 0) - here
+    out[OPTION_FREE_AFTER] = free / unit
+    out[OPTION_FULL] = 1.0 if free == 0 else 0.0
     if action == EVICT:
         return
     if total < job.min_gpus:  # a gang: what it will have, on as many nodes like the largest as the rest needs
@@ -356,6 +409,9 @@ def write_option(a: OptionArrays, option: int) -> None:
         total = job.min_gpus
     if tuning > 0:
         throughput = throughput_when_tuned(a, job, tuning)
+    elif action == SHARE:
+        throughput = combined_throughput(world, world.throughputs, job, world.jobs[host].first_share)
+        throughput *= kept_beside(world, job.model, world.jobs[host].model, world.jobs[host].first_share)
     else:
         throughput = throughput_after(world, job, action, n, here, total, count)
     write_throughput(a, j, throughput, n, total, out)

@@ -1,15 +1,17 @@
 """Compiled steps of an episode: list the options, carry one out, end the round, advance time."""
 
+import numpy as np
+
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays, option_arrays
 from envs.options.carrying import note_change
-from envs.options.columns import EVICT, MOVE, TUNE, WAIT
+from envs.options.columns import EVICT, MOVE, SHARE, TUNE, WAIT
 from envs.options.features import write_features
 from envs.options.listing import TAKES_TURNS, is_idle, list_options, needs_gpus
 from envs.options.tuned import tune_job
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel, leaf, part
 from envs.simulation.kernels import END, LOG_FULL, ROUND, settle
-from envs.simulation.shares import clear_job, set_share
+from envs.simulation.shares import clear_job, make_partners, new_share, set_share
 from envs.types import IntArray
 
 ROUND_OVER = 3  # a further result code: Python lets time pass (`envs.episodes.hidden`, `envs.episodes.predicted`)
@@ -80,6 +82,12 @@ def change_draft(a: OptionArrays, action: int, j: int, n: int, amount: int) -> N
     """Carry out an option other than waiting for a job: its GPUs on a node, or its tuning, become `amount`."""
     rules = a.rules[0]
     note_change(a, j)
+    if a.world.jobs[j].partner >= 0:
+        note_change(a, a.world.jobs[j].partner)
+    if action == SHARE:
+        share_gpus(a, j, amount)
+        rules.decision += 1
+        return
     if action == TUNE:
         tune_job(a, j, amount)
         rules.decision += 1
@@ -91,6 +99,20 @@ def change_draft(a: OptionArrays, action: int, j: int, n: int, amount: int) -> N
         note_change(a, j)
     rules.gang = j if action != EVICT and needs_gpus(a.world.jobs[j]) else -1
     rules.decision += 1
+
+
+@leaf
+def share_gpus(a: OptionArrays, j: int, host: int) -> None:
+    """Place a waiting job beside another one, on all its GPUs."""
+    world = a.world
+    note_change(a, host)
+    clear_job(world, j)
+    make_partners(world, host, j)
+    share = world.jobs[host].first_share
+    while share >= 0:
+        new_share(world, j, world.shares[share].node, world.shares[share].gpus, np.nan, np.nan)
+        share = world.shares[share].next_of_job
+    note_change(a, j)
 
 
 @leaf

@@ -13,7 +13,7 @@ not count as equals of other nodes, and are not expected to join a gang.
 
 from envs.episodes.candidates import enter_sorted, queue_key
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
-from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, TUNE, WAIT
+from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
 from envs.options.rules import CHANGES, TURNS
 from envs.options.tuned import can_tune, names_nothing
 from envs.simulation.jit import Records, leaf
@@ -50,6 +50,8 @@ def rank_candidates(a: OptionArrays) -> None:
         j = world.touched[i]
         if world.jobs[j].status == RUNNING and needs_gpus(world.jobs[j]):
             waiting += 1
+            if world.jobs[j].before_partner >= 0:
+                continue  # left to itself, its old partner keeps the GPUs: the job could not come back at no cost
             count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
     a.rules[0].waiting = waiting
 
@@ -174,10 +176,49 @@ def list_gang(a: OptionArrays, action: int, row: int, j: int) -> None:
 
 
 @leaf
+def runs_beside(a: OptionArrays, job: Records, host: Records) -> bool:
+    """Whether a job runs on the GPUs of another one, and both fit there together."""
+    world, throughputs = a.world, a.world.throughputs
+    if host.gpus >= throughputs.shape[2]:
+        return False
+    level = level_of(host.num_shares, throughputs.shape[3] - 1)
+    share = host.first_share
+    while share >= 0:
+        gpu_type = world.nodes[world.shares[share].node].gpu_type
+        if throughputs[job.model, gpu_type, host.gpus, level] <= 0:
+            return False
+        if world.pair_factors[gpu_type, job.model, host.model] <= 0:
+            return False
+        share = world.shares[share].next_of_job
+    return True
+
+
+@leaf
+def list_hosts(a: OptionArrays, row: int, job: Records) -> None:
+    """List the jobs whose GPUs a waiting job can share, as options of their first nodes."""
+    world = a.world
+    for n in range(len(world.nodes)):
+        if a.waited[n]:
+            continue
+        share = world.nodes[n].first_share
+        while share >= 0:
+            host = world.jobs[world.shares[share].job]
+            if (
+                host.first_share == share
+                and host.partner < 0
+                and not needs_gpus(host)
+                and job.min_gpus <= host.gpus <= most_gpus(job)
+                and runs_beside(a, job, host)
+            ):
+                add_option(a, SHARE, row, n, world.shares[share].job)
+            share = world.shares[share].next_of_node
+
+
+@leaf
 def list_candidate_options(a: OptionArrays) -> None:
-    """List the starts of the candidates, as gangs where no node can hold a job alone."""
+    """List the starts of the candidates, as gangs where no node can hold a job alone, and whom they can share with."""
     now = a.world.episode[0].num_rounds + 1
-    if a.world.episode[0].num_free == 0:
+    if a.world.episode[0].num_free == 0 and a.rules[0].share == 0:
         return
     for c in range(len(a.heads)):
         j = a.heads[c]
@@ -188,6 +229,8 @@ def list_candidate_options(a: OptionArrays) -> None:
         job = a.world.jobs[j]
         if job.min_gpus <= a.world.episode[0].num_free and not list_starts(a, row, job) and a.refused[j] != now:
             list_gang(a, START, row, j)
+        if a.rules[0].share:
+            list_hosts(a, row, job)
 
 
 @leaf
@@ -248,13 +291,18 @@ def remaining_run(a: OptionArrays, job: Records, n: int, total: int) -> bool:
 
 @leaf
 def list_moves(a: OptionArrays, row: int, j: int) -> None:
-    """List the nodes that could hold a running job as it is, and its eviction."""
+    """List the nodes that could hold a running job as it is, and its eviction.
+
+    GPUs that it shares do not become free for it. A guest may move to other GPUs of its nodes.
+    """
     world, job = a.world, a.world.jobs[j]
     throughputs = world.throughputs
     add_option(a, EVICT, row, world.shares[job.first_share].node, 0)
     for n in range(len(world.nodes)):
         here = share_on(world, j, n)
-        if a.equals_before[n] or here == job.gpus or world.nodes[n].free + here < job.gpus:
+        if a.equals_before[n] or (here == job.gpus and job.guest == 0):
+            continue
+        if world.nodes[n].free + (here if job.partner < 0 else 0) < job.gpus:
             continue
         if throughputs[job.model, world.nodes[n].gpu_type, job.gpus, 0] > 0:
             add_option(a, MOVE, row, n, job.gpus)
@@ -271,11 +319,12 @@ def list_tunings(a: OptionArrays, row: int, j: int) -> None:
 
 @leaf
 def list_changes(a: OptionArrays, j: int) -> None:
-    """List the options of a job that holds GPUs in the draft."""
+    """List the options of a job that holds GPUs in the draft; one that shares them keeps their number."""
     row, job, changes = list_job(a, j), a.world.jobs[j], a.rules[0].changes
-    if job.touched == 0 and changes >= ALLOWS_RESIZE:
+    alone = job.partner < 0
+    if job.touched == 0 and alone and changes >= ALLOWS_RESIZE:
         list_sizes(a, row, j)
-    if (job.touched == 0 or names_nothing(job)) and changes >= ALLOWS_RESIZE:
+    if (job.touched == 0 or names_nothing(job)) and alone and changes >= ALLOWS_RESIZE:
         list_joins(a, row, j)
     if job.touched == 0 and changes >= ALLOWS_MOVE:
         list_moves(a, row, j)

@@ -22,6 +22,8 @@ class OptionRules:
             schedulers choose them, see `envs.options.tuning`. Jobs that ran before only where they may be changed.
         beliefs: whether rows have the spread of a throughput that is believed, and how often it was measured; for tasks
             that hide throughputs (`information.throughput`).
+        share: whether a waiting job can be placed beside another on the same GPUs, for tasks that let jobs share them
+            (`scenario.sharing`). A job that was evicted from GPUs that it shared waits for the next round.
         num_candidates: waiting jobs that nodes can start, at least.
         candidates_per_node: the same, per node of the cluster.
         queue_order: which waiting jobs these are; if work is unknown, "shortest" means the least service.
@@ -41,6 +43,7 @@ class OptionRules:
     changes: Literal["start", "resize", "move"] = "start"
     tune: bool = False
     beliefs: bool = False
+    share: bool = False
     num_candidates: int = 16
     candidates_per_node: float = 0.0
     queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"
@@ -52,10 +55,10 @@ class OptionRules:
         for name, allowed in (("changes", CHANGES), ("queue_order", QUEUE_ORDERS), ("turn", TURNS)):
             if getattr(self, name) not in allowed:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
-        if self.tune and self.beliefs:
+        if self.tune + self.beliefs + self.share > 1:
             raise MurmurationError(
-                "env.tune and env.beliefs are both true; tunings have no figures where throughputs are hidden: set one "
-                "of them to false"
+                f"env.tune is {self.tune}, env.beliefs {self.beliefs}, env.share {self.share}; each adds columns in "
+                "the same place, so one at most can be true"
             )
         for name in ("num_candidates", "max_decisions"):
             if getattr(self, name) < 1:

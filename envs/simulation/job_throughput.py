@@ -280,17 +280,22 @@ def share_cpu_stage(world: World, node: Records) -> None:
 
 
 @leaf
-def kept_beside_partner(world: World, job: Records) -> float:
-    """Fraction of its throughput that a job keeps beside its partner: the least over the types of its GPUs."""
+def kept_beside(world: World, model: int, other: int, first_share: int) -> float:
+    """Fraction of its throughput that a model keeps beside another on a list of shares: the least over their types."""
     kept = 1.0
-    if job.partner >= 0:
-        other = world.jobs[job.partner].model
-        share = job.first_share
-        while share >= 0:
-            gpu_type = world.nodes[world.shares[share].node].gpu_type
-            kept = min(kept, world.pair_factors[gpu_type, job.model, other])
-            share = world.shares[share].next_of_job
+    share = first_share
+    while share >= 0:
+        kept = min(kept, world.pair_factors[world.nodes[world.shares[share].node].gpu_type, model, other])
+        share = world.shares[share].next_of_job
     return kept
+
+
+@leaf
+def kept_beside_partner(world: World, job: Records) -> float:
+    """Fraction of its throughput that a job keeps beside its partner; 1 without one."""
+    if job.partner < 0:
+        return 1.0
+    return kept_beside(world, job.model, world.jobs[job.partner].model, job.first_share)
 
 
 @leaf

@@ -196,8 +196,8 @@ def store_placement(world: World, j: int) -> None:
     job.before_named = job.named
     job.before_exact = job.exact
     job.before_sample_traffic = job.sample_traffic
-    if job.before_partner < 0 and job.partner >= 0:
-        partner = world.jobs[job.partner]
+    if job.before_partner < 0 and job.partner >= 0 and world.jobs[job.partner].touched == 0:
+        partner = world.jobs[job.partner]  # not one that came in this round
         job.before_partner = job.partner
         job.before_guest = job.guest
         partner.before_partner = j

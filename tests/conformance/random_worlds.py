@@ -237,18 +237,19 @@ class RandomWorld:
     scheduler: Callable[[], Scheduler]  # makes a new one with the same parameters
 
 
-def random_world(seed: int, *, plain: bool = False) -> RandomWorld:
+def random_world(seed: int, *, plain: bool = False, pairs: bool = False) -> RandomWorld:
     """A world of 1 to 6 nodes and 3 to 25 jobs.
 
     Args:
         seed: determines the world completely.
         plain: only GPUs count: no contention, no failures, no cores and memory, no named settings.
+        pairs: two jobs may share GPUs.
     """
     rng = np.random.default_rng(seed)
     cluster = random_cluster(rng)
     performance = Workshop(curve=float(rng.choice([0.8, 1.0])))
     scenario = plain_scenario(rng) if plain else random_scenario(rng)
-    if seed % 3 == 0:
+    if pairs:
         scenario = replace(scenario, sharing="pairs")
     if seed % 4 == 1:  # soon gives up jobs that make no net progress
         scenario = replace(scenario, rounds=replace(scenario.rounds, max_futile_rounds=3))

@@ -1,9 +1,10 @@
 """The draft of a round in plain Python: the GPUs of every job, as options change them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
-from envs.options.columns import EVICT, MOVE, TUNE
+from envs.options.columns import EVICT, MOVE, SHARE, TUNE
 from envs.options.tuning import TuningTable
 from envs.simulation.exact import PARTS
 from envs.simulation.reference import Job, JobStatus, Node, ReferenceSimulator
@@ -20,7 +21,7 @@ class Option(NamedTuple):
         change: see `envs.options.columns.ACTION_NAMES`.
         job: -1 for waiting.
         node: -1 for waiting.
-        gpus: of the job on this node after it; for tuning the number of the tuning.
+        gpus: of the job on this node after it; for tuning the number of the tuning, for sharing the other job.
     """
 
     change: int
@@ -35,6 +36,8 @@ class RoundChanges:
     Attributes:
         changed: for each job that the round has changed, its GPUs by node; empty if it gets none.
         tuned: for each job that the round has tuned, its placement.
+        hosts: for each job that shares another one's GPUs, that one.
+        parted: jobs that have left GPUs that they shared when the round began.
     """
 
     def __init__(self, simulator: ReferenceSimulator, tunings: TuningTable) -> None:
@@ -43,10 +46,24 @@ class RoundChanges:
         self._throughputs: list[list[list[list[float]]]] = simulator.rules.table.throughputs.tolist()
         self.changed: dict[JobId, dict[NodeId, int]] = {}
         self.tuned: dict[JobId, Placement] = {}
+        self.hosts: dict[JobId, JobId] = {}
+        self.parted: set[JobId] = set()
 
     def begin(self) -> None:
         """Discard all changes."""
         self.changed, self.tuned = {}, {}
+        self.hosts = {job.id: job.host for job in self.simulator.active if job.host is not None}
+        self.parted = set()
+
+    def partner(self, job: JobId) -> JobId | None:
+        """Return the job that holds the same GPUs."""
+        guests = [guest for guest, host in self.hosts.items() if host == job]
+        return self.hosts.get(job, guests[0] if guests else None)
+
+    def kept(self, job: JobId, other: JobId, nodes: Iterable[NodeId]) -> float:
+        """Return the fraction of its throughput that a job keeps beside another on GPUs of these nodes."""
+        factors, types = self.simulator.rules.table.pair_factors, self.simulator.rules.node_types
+        return min(float(factors[types[node], self.job(job).model, self.job(other).model]) for node in nodes)
 
     def job(self, job: JobId) -> Job:
         """Return the engine's job."""
@@ -69,7 +86,9 @@ class RoundChanges:
 
     def free(self, node: NodeId) -> int:
         """Return the GPUs of a node that no job holds; 0 while it is down."""
-        return self.nodes[node].capacity - sum(self.jobs_on(node).values())
+        return self.nodes[node].capacity - sum(
+            gpus for job, gpus in self.jobs_on(node).items() if job not in self.hosts
+        )
 
     @property
     def num_free(self) -> int:
@@ -111,6 +130,8 @@ class RoundChanges:
             return {}
         if option.change == TUNE:
             return dict(self.held(option.job))
+        if option.change == SHARE:
+            return dict(self.held(option.gpus))
         others = {} if option.change == MOVE else dict(self.held(option.job))
         others[option.node] = option.gpus
         return {node: gpus for node, gpus in sorted(others.items()) if gpus}
@@ -118,7 +139,15 @@ class RoundChanges:
     def take(self, option: Option) -> None:
         """Carry out an option other than waiting."""
         tuned = self.with_tuning(option.job, option.gpus) if option.change == TUNE else None
-        self.changed[option.job] = self.after(option)
+        after, partner = self.after(option), self.partner(option.job)
+        if option.change in (MOVE, EVICT) and partner is not None:
+            self.hosts.pop(option.job, None)
+            self.hosts.pop(partner, None)
+            if self.job(option.job).partner is not None:
+                self.parted.add(option.job)
+        self.changed[option.job] = after
+        if option.change == SHARE:
+            self.hosts[option.job] = option.gpus
         self.tuned.pop(option.job, None)
         if tuned is not None and tuned != Placement(tuned.gpus):
             self.tuned[option.job] = tuned
@@ -182,7 +211,7 @@ class RoundChanges:
         allocation = self.simulator.view.allocation(keep_running=True)
         for job in sorted(self.changed):
             allocation.stop(job)
-        for job, gpus in sorted(self.changed.items()):
+        for job, gpus in sorted(self.changed.items(), key=lambda change: (change[0] in self.hosts, change[0])):
             if gpus:
-                allocation.place(job, self.placement(job))
+                allocation.place(job, replace(self.placement(job), beside=self.hosts.get(job)))
         self.simulator.apply(allocation)

@@ -18,9 +18,13 @@ from envs.options.columns import (
     CLUSTER_COLUMNS,
     EVICT,
     JOB_ROW_COLUMNS,
+    MOVE,
     NODE_COLUMNS,
     OPTION_COLUMNS,
     RATIO_LIMIT,
+    SHARE,
+    SHARED_JOB_COLUMNS,
+    SHARED_OPTION_COLUMNS,
     TUNE,
     TUNED_JOB_COLUMNS,
     TUNED_OPTION_COLUMNS,
@@ -139,11 +143,13 @@ class Observer:
     def jobs(self) -> Features:
         """float32[num_rows, NUM_JOB_COLUMNS]."""
         rows = [self._job(self.draft.job(job), row) for row, job in enumerate(self.lister.rows)]
-        return array_of(rows, JOB_ROW_COLUMNS + self._further(TUNED_JOB_COLUMNS, BELIEF_JOB_COLUMNS))
+        further = self._further(TUNED_JOB_COLUMNS, BELIEF_JOB_COLUMNS, SHARED_JOB_COLUMNS)
+        return array_of(rows, JOB_ROW_COLUMNS + further)
 
-    def _further(self, tuned: tuple[str, ...], believed: tuple[str, ...]) -> tuple[str, ...]:
+    def _further(self, tuned: tuple[str, ...], believed: tuple[str, ...], shared: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns that the rules add; those of beliefs are 0, since nothing is hidden here."""
-        return tuned if self.rules.tune else believed if self.rules.beliefs else ()
+        rules = self.rules
+        return tuned if rules.tune else believed if rules.beliefs else shared if rules.share else ()
 
     def _job(self, job: Job, row: int) -> FeatureRow:
         spec, time, is_running = job.spec, self.engine.time, self.draft.is_running(job.id)
@@ -168,8 +174,29 @@ class Observer:
             "lacks_cpus": 1.0 - job.cpu_factor if is_running else 0.0,
             "lacks_memory": 1.0 - job.memory_factor if is_running else 0.0,
             **self._scaling(job),
+            **self._shared(job.id),
             **(self._named(job, self.draft.placement(job.id)) if self.rules.tune and self.draft.held(job.id) else {}),
         }
+
+    def _shared(self, job: JobId) -> FeatureRow:
+        """Whether a job shares its GPUs, and what it keeps of its throughput."""
+        partner = self.draft.partner(job)
+        if partner is None:
+            return {"keeps": 1.0}
+        return {"shares": 1.0, "keeps": self.draft.kept(job, partner, self.draft.held(job))}
+
+    def _sharing(self, option: Option, after: Mapping[NodeId, int]) -> FeatureRow:
+        """What a job and its partner keep of their throughputs after an option, and what a present one regains."""
+        draft, row = self.draft, {"keeps": 1.0, "partner_keeps": 1.0}
+        partner = option.gpus if option.change == SHARE else draft.partner(option.job)
+        if partner is None:
+            return row
+        if option.change in (MOVE, EVICT):
+            return row | {"partner_regains": 1.0 - draft.kept(partner, option.job, draft.held(partner))}
+        row["keeps"] = draft.kept(option.job, partner, after)
+        row["partner_keeps"] = draft.kept(partner, option.job, after)
+        left = self.lister.estimated_time(draft.job(partner)) if self.knows_work else 0.0
+        return row | {"partner_time": _log_minutes(left)}
 
     def _named(self, job: Job, placement: Placement) -> FeatureRow:
         """Batch size, cores and memory that a placement names, as of columns of the job or of an option."""
@@ -194,7 +221,7 @@ class Observer:
 
     def options(self, listed: Sequence[Option]) -> Features:
         """float32[num_options, NUM_OPTION_COLUMNS]."""
-        columns = OPTION_COLUMNS + self._further(TUNED_OPTION_COLUMNS, BELIEF_OPTION_COLUMNS)
+        columns = OPTION_COLUMNS + self._further(TUNED_OPTION_COLUMNS, BELIEF_OPTION_COLUMNS, SHARED_OPTION_COLUMNS)
         return array_of([self._option(option) for option in listed], columns)
 
     def _option(self, option: Option) -> FeatureRow:
@@ -204,22 +231,32 @@ class Observer:
         job, draft, after = self.draft.job(option.job), self.draft, self.draft.after(option)
         total, before, held = sum(after.values()), draft.gpus(option.job), draft.held(option.job).get(option.node, 0)
         here = held if option.change == TUNE else option.gpus
-        free = draft.free(option.node) + held - here
-        row = flag | {
-            "gpus": total / self.unit,
-            "gpus_here": here / self.unit,
-            "gpus_change": (total - before) / self.unit,
-            "of_request": _ratio(total, job.spec.num_gpus),
-            "spread": math.log2(1.0 + len(after)) / 3.0,
-            "free_after": free / self.unit,
-            "full": float(free == 0),
-            "cluster_free_after": (draft.num_free + before - total) / all_gpus,
-        }
+        alone = draft.partner(option.job) is None
+        free, taken = draft.free(option.node) + (held if alone else 0) - here, (before if alone else 0) - total
+        if option.change == SHARE:
+            here, free, taken = after[option.node], draft.free(option.node), 0
+        row = (
+            flag
+            | self._sharing(option, after)
+            | {
+                "gpus": total / self.unit,
+                "gpus_here": here / self.unit,
+                "gpus_change": (total - before) / self.unit,
+                "of_request": _ratio(total, job.spec.num_gpus),
+                "spread": math.log2(1.0 + len(after)) / 3.0,
+                "free_after": free / self.unit,
+                "full": float(free == 0),
+                "cluster_free_after": (draft.num_free + taken) / all_gpus,
+            }
+        )
         if option.change == EVICT:
             return row
         count, missing = len(after), max(job.spec.min_gpus - total, 0)
         total, count = total + missing, count + -(-missing // self.unit)
         throughput = self._throughput(job, after, total, count)
+        if option.change == SHARE:
+            throughput = self.engine.rules.ample_throughput(job.model, Placement(after))
+            throughput *= draft.kept(option.job, option.gpus, after)
         if option.change == TUNE:
             tuned = draft.with_tuning(option.job, option.gpus)
             row |= self._named(job, tuned)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, TUNE, WAIT
+from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
 from envs.options.reference.changes import NOTHING, Option, RoundChanges
 from envs.options.rules import OptionRules
 from envs.simulation.reference import Job
@@ -62,15 +62,15 @@ class Lister:
         if gang != NOTHING:
             self.rows, self.num_candidates = [gang], 0
             return list(self._joins_of_gang(JOIN, gang))
-        heads = self.candidates() if self.draft.num_free else []
+        heads = self.candidates() if self.draft.num_free or self.rules.share else []
         holders = self._holders() if self.rules.changes != "start" or self.rules.tune else []
         self.rows, self.num_candidates = heads + holders, len(heads)
-        found = [option for job in heads for option in self._starts(job)]
+        found = [option for job in heads for option in (*self._starts(job), *self._shares(job))]
         return found + [option for job in holders for option in self._changes(job)]
 
     def candidates(self) -> list[JobId]:
         """Return the first waiting jobs in queue order, ties by id."""
-        waiting = self.draft.waiting()
+        waiting = [job for job in self.draft.waiting() if job not in self.draft.parted]
         return sorted(waiting, key=lambda job: (self._key(self.draft.job(job)), job))[: self.num_heads]
 
     def _key(self, job: Job) -> float:
@@ -120,6 +120,18 @@ class Lister:
             return alone
         return list(self._joins_of_gang(START, job))
 
+    def _shares(self, job: JobId) -> Iterator[Option]:
+        """The jobs whose GPUs it can share, by their first nodes."""
+        spec, draft = self.draft.job(job).spec, self.draft
+        for node in draft.nodes if self.rules.share else ():
+            for host in draft.jobs_on(node.id) if node.id not in self.waited else ():
+                held = draft.held(host)
+                if min(held) != node.id or draft.partner(host) is not None or draft.needs_gpus(host):
+                    continue
+                sized = spec.min_gpus <= draft.gpus(host) <= spec.max_gpus
+                if sized and draft.runs(job, held) and draft.kept(job, host, held) > 0:
+                    yield Option(SHARE, job, node.id, host)
+
     def _joins_of_gang(self, change: int, job: JobId) -> Iterator[Option]:
         """What further nodes can give: all that the job lacks, or a part if the other nodes can give the rest."""
         draft, spec, held = self.draft, self.draft.job(job).spec, self.draft.held(job)
@@ -141,9 +153,10 @@ class Lister:
         For a job that was changed in this round only further nodes and tunings; for one that was tuned nothing.
         """
         is_changed, may_change = job in self.draft.changed, self.rules.changes != "start"
-        if not is_changed and may_change:
+        alone = self.draft.partner(job) is None
+        if not is_changed and may_change and alone:
             yield from self._sizes(job)
-        if job not in self.draft.tuned and may_change:
+        if job not in self.draft.tuned and may_change and alone:
             yield from self._joins(job)
         if not is_changed and self.rules.changes == "move":
             yield Option(EVICT, job, min(self.draft.held(job)), 0)
@@ -184,7 +197,9 @@ class Lister:
 
     def _moves(self, job: JobId) -> Iterator[Option]:
         held, total = self.draft.held(job), self.draft.gpus(job)
+        own = held if self.draft.partner(job) is None else {}
         for node in self._shown():
-            tape_has_room = self.draft.free(node) + held.get(node, 0) >= total
-            if held.get(node) != total and tape_has_room and self.draft.runs(job, {node: total}):
+            has_room = self.draft.free(node) + own.get(node, 0) >= total
+            elsewhere = held.get(node) != total or job in self.draft.hosts
+            if elsewhere and has_room and self.draft.runs(job, {node: total}):
                 yield Option(MOVE, job, node, total)

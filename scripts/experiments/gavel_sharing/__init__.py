@@ -1,0 +1,1 @@
+"""Gavel's gain of letting two jobs share a GPU, beside the figures of its artifact."""

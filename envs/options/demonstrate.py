@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from envs.options.arrays import OPTION_ROW, OptionArrays
-from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, TUNE, WAIT
+from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
 from envs.options.kernels import list_decision
 from envs.simulation.exact import PARTS
 from envs.simulation.kernels import RUNNING
@@ -74,6 +74,7 @@ class Demonstration:
     def __init__(self, wanted: WantedPlacements, arrays: OptionArrays, b: int = 0) -> None:
         self.wanted: Mapping[JobId, GpusByNode] = {job: placement.gpus for job, placement in wanted.items()}
         self.arrays, self.b = arrays, b
+        self._beside = {job: placement.beside for job, placement in wanted.items() if placement.beside is not None}
         self._tunes = bool(arrays.rules[b, 0].tune)
         self._amounts = {job: wanted_amounts(placement) for job, placement in wanted.items()} if self._tunes else {}
         held = np.flatnonzero(arrays.world.jobs[b]["status"] == RUNNING).tolist()
@@ -125,6 +126,10 @@ class Demonstration:
         wanted = self.wanted.get(option.job, {})
         if option.action == TUNE or draft == wanted:
             return self._rank_tuning(option) if option.action == TUNE and draft == wanted else (ANYTHING, 0, 0)
+        if option.action == SHARE:
+            return (GIVE_GPUS if self._beside.get(option.job) == option.gpus else ANYTHING), 0, 0
+        if not draft and option.job in self._beside:
+            return ANYTHING, 0, 0  # its own GPUs are not what it should have
         differing = [node for node in draft if draft[node] != wanted.get(node, 0)]
         reason = ANYTHING
         if option.action == EVICT:

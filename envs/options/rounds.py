@@ -67,10 +67,10 @@ class OptionRound:
         """Write the round's draft into a `keep_running` allocation."""
         assert self._snapshot is not None, "call begin first"
         state, plans = self._snapshot.state, self._snapshot.plans
-        touched = np.sort(state.touched[0, : state.episode[0, 0].num_touched]).tolist()
-        for job in touched:  # all at first, so that GPUs that one job leaves are free for another
+        touched = np.sort(state.touched[0, : state.episode[0, 0].num_touched])
+        for job in touched.tolist():  # all at first, so that GPUs that one job leaves are free for another
             allocation.stop(job)
-        for job in touched:
+        for job in touched[np.argsort(state.jobs["guest"][0][touched], kind="stable")].tolist():  # hosts before guests
             placement = drafted_placement(state, 0, job, plans)
             if placement is not None:
                 allocation.place(job, placement)
@@ -113,4 +113,5 @@ def drafted_placement(state: State, b: int, job: JobId, plans: Sequence[Executio
         memory=memory if record.named & NAMED_MEMORY else None,
         plan=plans[record.plan] if record.plan >= 0 else None,
         batch_size=int(record.batch_size) or None,
+        beside=int(record.partner) if record.guest else None,
     )

@@ -125,14 +125,14 @@ def compare_results(world: RandomWorld, one: RunResult, other: RunResult) -> Non
 @pytest.mark.parametrize("chunk", range(4))
 def test_with_gpus_alone(chunk):
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
-        world = random_world(seed, plain=True)
+        world = random_world(seed, plain=True, pairs=seed % 3 == 0)
         compare_results(world, *play_both(world))
 
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_with_all_rules(chunk):
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
-        world = random_world(seed)
+        world = random_world(seed, pairs=seed % 3 == 0)
         compare_results(world, *play_both(world))
 
 
@@ -184,7 +184,7 @@ def num_priced(world: RandomWorld, log: EventLog) -> int:
 
 def test_the_worlds_cover_all_rules():
     """Many worlds have each rule, and every kind of event happens often."""
-    worlds = [random_world(seed) for seed in range(10 * CHUNK)]
+    worlds = [random_world(seed, pairs=seed % 3 == 0) for seed in range(10 * CHUNK)]
     scenarios = [world.setup.scenario for world in worlds]
     assert {scenario.contention.mode for scenario in scenarios} == set(MODES)
     links = {node.inter_node_bandwidth for world in worlds for node in world.setup.cluster.nodes}
@@ -193,12 +193,14 @@ def test_the_worlds_cover_all_rules():
     assert sum(scenario.cpu_memory == "shared" for scenario in scenarios) > 100
     assert {len(world.setup.cluster.gpu_types) for world in worlds} == {1, 2, 3}
     assert {scenario.statistical_efficiency for scenario in scenarios} == set(EFFICIENCY_SETTINGS)
-    event_kinds, named, priced = np.zeros(8, dtype=np.int64), 0, 0
+    event_kinds, named, priced, paired = np.zeros(8, dtype=np.int64), 0, 0, 0
     for world in worlds[:30]:
         log = play_both(world)[1].log
         priced += num_priced(world, log)
         event_kinds += np.bincount(log.events["kind"], minlength=8)
         named += int((log.events["plan"] >= 0).sum())
+        paired += int((log.events["beside"] >= 0).sum())
     assert (event_kinds > 100).all(), event_kinds
     assert named > 100
     assert priced > 50
+    assert paired > 50

@@ -37,7 +37,6 @@ class RoundChanges:
         changed: for each job that the round has changed, its GPUs by node; empty if it gets none.
         tuned: for each job that the round has tuned, its placement.
         hosts: for each job that shares another one's GPUs, that one.
-        parted: jobs that have left GPUs that they shared when the round began.
     """
 
     def __init__(self, simulator: ReferenceSimulator, tunings: TuningTable) -> None:
@@ -47,13 +46,11 @@ class RoundChanges:
         self.changed: dict[JobId, dict[NodeId, int]] = {}
         self.tuned: dict[JobId, Placement] = {}
         self.hosts: dict[JobId, JobId] = {}
-        self.parted: set[JobId] = set()
 
     def begin(self) -> None:
         """Discard all changes."""
         self.changed, self.tuned = {}, {}
         self.hosts = {job.id: job.host for job in self.simulator.active if job.host is not None}
-        self.parted = set()
 
     def partner(self, job: JobId) -> JobId | None:
         """Return the job that holds the same GPUs."""
@@ -143,8 +140,6 @@ class RoundChanges:
         if option.change in (MOVE, EVICT) and partner is not None:
             self.hosts.pop(option.job, None)
             self.hosts.pop(partner, None)
-            if self.job(option.job).partner is not None:
-                self.parted.add(option.job)
         self.changed[option.job] = after
         if option.change == SHARE:
             self.hosts[option.job] = option.gpus

@@ -69,8 +69,8 @@ class Lister:
         return found + [option for job in holders for option in self._changes(job)]
 
     def candidates(self) -> list[JobId]:
-        """Return the first waiting jobs in queue order, ties by id."""
-        waiting = [job for job in self.draft.waiting() if job not in self.draft.parted]
+        """Return the first waiting jobs in queue order, ties by id; none that this round evicted from shared GPUs."""
+        waiting = [job for job in self.draft.waiting() if self.draft.job(job).partner is None]
         return sorted(waiting, key=lambda job: (self._key(self.draft.job(job)), job))[: self.num_heads]
 
     def _key(self, job: Job) -> float:

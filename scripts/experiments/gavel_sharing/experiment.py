@@ -29,8 +29,8 @@ NOTES = (
     "Published: Gavel's artifact, policies that know GPU types, without and with space sharing (fifo_perf, "
     "fifo_packed, max_min_fairness_perf, max_min_fairness_packed), 36 V100, 36 P100 and 36 K80, jobs 4,000 to 5,000.",
     "Here: the same cluster, rounds, distributions and throughputs, other draws. Pairs are made by our Packing rule "
-    "around the policy without sharing, and not by the policy's own program over pairs. Gavel's FIFO also moves running "
-    "jobs to faster GPUs, ours does not.",
+    "around the policy without sharing, and not by the policy's own program over pairs. Gavel's FIFO also moves "
+    "running jobs to faster GPUs, ours does not.",
 )
 
 

@@ -39,9 +39,9 @@ def carried(batch: OptionBatch, is_first: bool) -> tuple[list[np.ndarray], int]:
     ], copied
 
 
-def play_both(seed: int, steps: int, **rules: object) -> int:
+def play_both(seed: int, steps: int, *, pairs: bool = False, **rules: object) -> int:
     """Play random options in two equal episodes, one of which carries rows over; return how many were copied."""
-    world, rng = random_world(seed), np.random.default_rng(seed)
+    world, rng = random_world(seed, pairs=pairs), np.random.default_rng(seed)
     chosen_rules = random_rules(rng, **rules)
     batch, plain = (batch_of(world.setup, world.workload, chosen_rules, seed) for _ in range(2))
     rounds, total = -1, 0

@@ -35,9 +35,9 @@ class Linear(nn.Module):
         return out
 
 
-def without_chance(seed: int) -> RandomWorld:
+def without_chance(seed: int, *, pairs: bool = False) -> RandomWorld:
     """A random world without failures, in which work is known exactly or not at all."""
-    world = random_world(seed, plain=bool(seed % 2))
+    world = random_world(seed, plain=bool(seed % 2), pairs=pairs)
     known = Information("exact" if seed % 3 else "none")
     scenario = replace(world.setup.scenario, failures=None, information=known)
     return replace(world, setup=replace(world.setup, scenario=scenario))

@@ -114,12 +114,13 @@ class Packing:
         gain = kept by the guest * its relative throughput there - (time left of the guest / of the host) ** urgency
                * lost by the host - lost by all jobs on these nodes for want of cores and memory
 
-    With urgency 0, throughput counts alone, and least_gain=0.2 makes pairs whose combined rate is at least 1.2; with a
+    With urgency 0, throughput counts alone, and least_gain=0.3 makes pairs whose combined rate is above 1.3; with a
     higher urgency, a short job may cost a long one more. Where work is hidden, jobs are in order of attained service,
     and urgency does not count. A pair stays until one of the two ends or the inner scheduler moves it. The rule is
     ours; it has Lucid's protection of running jobs as an option (`least_kept`).
 
-    In worlds where jobs may not share GPUs, it is the inner scheduler.
+    In worlds where jobs may not share GPUs, it is the inner scheduler. The defaults are the best of twelve candidates
+    around Starling on eight training workloads of sharing-64, which differ by 2 %.
 
     Args:
         inner: decides who gets GPUs.
@@ -134,7 +135,7 @@ class Packing:
     preemptive = True
 
     def __init__(
-        self, inner: Scheduler, least_gain: float = 0.2, urgency: float = 0.5, least_kept: float = 0.0
+        self, inner: Scheduler, least_gain: float = 0.3, urgency: float = 0.5, least_kept: float = 0.0
     ) -> None:
         if not (math.isfinite(least_gain) and math.isfinite(urgency) and 0 <= least_kept <= 1):
             raise MurmurationError(

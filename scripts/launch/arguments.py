@@ -43,7 +43,10 @@ BATCH_SCHEDULERS = ("elastic_dp",)
 ORACLE_SCHEDULERS = ("oracle",)
 # They are trained policies, which need the extra `learn`.
 LEARNED_SCHEDULERS = ("learned_planner",)
-NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS)  # scheduler=all leaves them out: they must be named
+# They place jobs beside others on the same GPUs, which few tasks allow.
+PACKING_SCHEDULERS = ("fifo_packed", "srtf_packed", "starling_packed", "tiresias_packed")
+# scheduler=all leaves them out: they must be named.
+NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS)
 # Optional groups, in which Hydra ignores a wrong choice.
 CHECKED_GROUPS = ("experiment", "task", "network", "estimator", "predictor")
 

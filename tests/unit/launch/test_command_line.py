@@ -30,7 +30,8 @@ def chosen(*typed, default="all"):
 
 def test_all_means_every_file_there_is_except_for_those_that_must_be_named():
     names = {path.stem for path in (CONF / "scheduler").glob("*.yaml")}
-    assert set(NAMED_SCHEDULERS) == {"oracle", "learned_planner"}
+    packing = {"fifo_packed", "srtf_packed", "starling_packed", "tiresias_packed"}
+    assert set(NAMED_SCHEDULERS) == {"oracle", "learned_planner", *packing}
     assert set(NAMED_SCHEDULERS) <= names
     assert chosen("scheduler=all") == sorted(names - set(NAMED_SCHEDULERS))
     assert chosen() == chosen("scheduler=all")

@@ -12,6 +12,7 @@ from launch.arguments import (
     FAST_SCHEDULERS,
     LEARNED_SCHEDULERS,
     NAMED_SCHEDULERS,
+    PACKING_SCHEDULERS,
     SLOW_SCHEDULERS,
     SLOWEST_SCHEDULERS,
     compose_options,
@@ -94,7 +95,7 @@ def test_the_objective_of_the_task_is_the_reward_of_training():
 
 def test_named_schedulers_exist():
     assert {*BATCH_SCHEDULERS, *NAMED_SCHEDULERS} <= set(list_choices("scheduler"))
-    named = [*SLOW_SCHEDULERS, *SLOWEST_SCHEDULERS, *FAST_SCHEDULERS, *LEARNED_SCHEDULERS]
+    named = [*SLOW_SCHEDULERS, *SLOWEST_SCHEDULERS, *FAST_SCHEDULERS, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS]
     assert sorted(named) == sorted(list_choices("scheduler"))
 
 

@@ -60,4 +60,4 @@ def write_figure(path: Path, figure: "Figure", dpi: int) -> None:
 
     figure.set_dpi(dpi)
     with whole_file(path) as part:
-        FigureCanvasAgg(figure).print_png(part)
+        FigureCanvasAgg(figure).print_png(part)  # type: ignore[no-untyped-call]

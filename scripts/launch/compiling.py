@@ -44,8 +44,8 @@ def start_helper(problem: ProblemSpec, schedulers: Mapping[str, Component]) -> N
         return
     with suppress(OSError, pickle.PicklingError, TypeError, AttributeError):  # a start without help only takes longer
         call = pickle.dumps(sys.path) + pickle.dumps(partial(play_from_the_last, problem, known))
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        helper = subprocess.Popen([sys.executable, "-c", START], stdin=subprocess.PIPE, **quiet)
+        none, command = subprocess.DEVNULL, [sys.executable, "-c", START]
+        helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=none, stderr=none)
         _helpers.append(helper)
         assert helper.stdin is not None
         helper.stdin.write(call)
@@ -67,7 +67,7 @@ def play_from_the_last(problem: ProblemSpec, schedulers: Mapping[str, Component]
     os.nice(PATIENCE)
     inputs = build_inputs(problem)
     workload = inputs.source.evaluation()[0]
-    for name in reversed(schedulers):
+    for name in reversed(list(schedulers)):
         with suppress(Exception):  # the other process will report it
             (scheduler,) = build_schedulers({name: schedulers[name]}).values()
             run_episode(scheduler, Simulator(workload, inputs.setup, inputs.seed))

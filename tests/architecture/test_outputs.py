@@ -13,7 +13,8 @@ from tests.architecture.test_commands import commands
 
 # A command of its own block, and the table that follows it before the next command.
 SHOWN = re.compile(
-    r"^```bash\n(?P<command>[^\n]*scripts/compare\.py[^\n]*)\n```\n(?:(?!^```bash)[^\0])*?^```\n(?P<table>scheduler  .*?)^```",
+    r"^```bash\n(?P<command>[^\n]*scripts/compare\.py[^\n]*)\n```\n(?:(?!^```bash).)*?^```\n"
+    r"(?P<table>scheduler  .*?)^```",
     re.DOTALL | re.MULTILINE,
 )
 SCHEDULER = re.compile(r"^```python\n(class ShortestFirst.*?)^```", re.DOTALL | re.MULTILINE)

@@ -125,7 +125,7 @@ def test_notebooks_show_their_stored_pictures(site, repository):
 
 def test_tables_of_notebooks_have_the_style_of_the_others(repository):
     """The theme leaves tables with a class as they are, and pandas gives its own one."""
-    pages = {place: text for place, text in notebook_files(repository) if place.endswith(".md")}
+    pages = {place: str(text) for place, text in notebook_files(repository) if place.endswith(".md")}
     assert sum("<table>" in text for text in pages.values()) >= 5
     for place, text in pages.items():
         assert not re.search(r"<table [^>]*class|<style", text), place

@@ -101,9 +101,9 @@ def test_the_first_chart_has_one_measure_of_policy_and_baselines(tmp_path: Path)
     assert set(lines) == {"alone", "srtf", POLICY}, "one line for one thing"
     assert not any(HEADLINE in tags for tags in lines.values()), "a second measure contradicts the first"
     gains = [(int(step), 100.0 * figures["task 0"]["jct"]) for step, figures in sorted(state.validation.items())]
-    assert lines[POLICY][GAIN] == [(step, pytest.approx(gain, abs=1e-5)) for step, gain in gains]
+    assert np.array(lines[POLICY][GAIN]) == pytest.approx(np.array(gains), abs=1e-5)
     assert gains[0][1] == 0.0, "a new policy bids nothing"
-    assert lines["alone"][GAIN] == [(0, pytest.approx(0.0, abs=1e-9)), (2, pytest.approx(0.0, abs=1e-9))]
+    assert np.array(lines["alone"][GAIN]) == pytest.approx(np.array([(0, 0.0), (2, 0.0)]), abs=1e-9)
     ratio = state.baselines["srtf"]["geometric_mean_jct"] / state.baselines["alone"]["geometric_mean_jct"]
     assert ratio != 1.0
     assert lines["srtf"][GAIN][0][1] == pytest.approx(100.0 * (1.0 - ratio), rel=1e-5)

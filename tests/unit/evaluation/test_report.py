@@ -169,6 +169,7 @@ def test_legends_begin_with_the_best_scheduler(comparison):
     """In the picture of distributions, and the buttons of the page."""
     comparison = replace(comparison, runs=dict(reversed(comparison.runs.items())))
     legend = jct_cdf(comparison).axes[0].get_legend()
+    assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == list(comparison.order)
     assert list(comparison.order) != list(comparison.runs)
     assert re.findall(r'data-scheduler="(.*?)"', chips(ComparisonCharts(comparison))) == list(comparison.order)

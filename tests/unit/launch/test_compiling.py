@@ -1,5 +1,6 @@
 """The second process that compiles ahead: it starts only where it helps, fills the cache, and ends with the first."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def started(monkeypatch):
             found.append(command)
             self.stdin = open("/dev/null", "wb")  # noqa: SIM115
 
-    monkeypatch.setattr(compiling.subprocess, "Popen", Pretended)
+    monkeypatch.setattr(subprocess, "Popen", Pretended)
     monkeypatch.setattr(compiling, "_helpers", [])
     return found
 
@@ -51,8 +52,8 @@ def test_a_scheduler_of_the_user_is_not_played_behind_the_scenes(started, monkey
 
 @pytest.mark.parametrize(("cores", "load", "idle"), [(1, 0.0, False), (2, 1.2, True), (2, 1.9, False), (8, 6.0, True)])
 def test_a_core_is_idle_where_the_load_leaves_one(monkeypatch, cores, load, idle):
-    monkeypatch.setattr(compiling.os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-    monkeypatch.setattr(compiling.os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     assert compiling.has_idle_core() is idle
 
 
@@ -63,7 +64,7 @@ def test_schedulers_are_played_from_the_last_on_and_a_broken_one_is_passed_over(
     monkeypatch.setattr(compiling, "run_episode", lambda scheduler, simulator: played.append(type(scheduler).__name__))
     for name in ("signal", "threading"):
         monkeypatch.setattr(compiling, name, MagicMock())
-    monkeypatch.setattr(compiling.os, "nice", lambda _: 0)
+    monkeypatch.setattr(os, "nice", lambda _: 0)
     compiling.play_from_the_last(run.problem, schedulers)
     assert played == ["Srtf", "Fifo"]
 

@@ -23,7 +23,7 @@ def started(monkeypatch):
     class Pretended:
         """A process that takes its input and does nothing."""
 
-        def __init__(self, command, **_):
+        def __init__(self, command, stdin, stdout, stderr):
             found.append(command)
             self.stdin = open("/dev/null", "wb")  # noqa: SIM115
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from agents.goal import Goal
 from agents.training import TrainingState
@@ -17,8 +17,9 @@ from envs.types.units import HOUR
 
 FIRST_SECOND = 1.0  # where the axis begins, and where the untrained policy is drawn
 MOST_RESAMPLES = 2_000
-TICKS = (1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 60, 80)  # hours
+TICKS = (0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 60, 80)  # hours
 LOWEST_LEVEL = -0.25  # of progress that is drawn
+CLOSE = 0.02  # share of its height within which a line is named beside another one
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,9 @@ def cost_curves(runs: Sequence[CostCurve], title: str = "") -> Figure:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_yticks([each for each in TICKS if low.min() * 0.8 <= each <= high.max() * 1.3])
+    least, most = axes.get_ylim()
+    axes.set_yticks([each for each in TICKS if least <= each <= most])
+    axes.set_ylim(least, most)
     axes.set_ylabel(f"{runs[0].goal} in validation (h)")
     axes.set_title(title, fontsize=10, loc="left")
     return figure
@@ -166,6 +169,7 @@ def compare_progress(methods: Mapping[str, Sequence[CostCurve]], zero: str, one:
 def over_cpu_time(axes: Axes) -> None:
     """Put CPU time on a logarithmic horizontal axis."""
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("CPU-seconds of training, from random weights")
@@ -173,9 +177,18 @@ def over_cpu_time(axes: Axes) -> None:
 
 
 def draw_levels(axes: Axes, levels: Mapping[str, float]) -> None:
-    """Draw baselines as horizontal lines with their names at the left."""
-    for name, value in levels.items():
+    """Draw baselines as horizontal lines with their names at the left, those of lines that nearly coincide together."""
+    named: dict[float, list[str]] = {}
+    for name, value in sorted(levels.items(), key=lambda item: item[1]):
         axes.axhline(value, color="0.6", lw=0.9, zorder=0)
+        near = [each for each in named if abs(value - each) < CLOSE * abs(each)]
+        named.setdefault(near[0] if near else value, []).append(name)
+    for value, names in named.items():
         axes.annotate(
-            name, (0.0, value), (3, 2), xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8
+            ", ".join(names),
+            (0.0, value),
+            (3, 2),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            fontsize=8,
         )

@@ -35,6 +35,8 @@ def validation_workloads(source: WorkloadSource, count: int) -> list[Workload]:
 def validate_scheduler(scheduler: Scheduler, setup: Setup, workloads: Sequence[Workload]) -> ValidationFigures:
     """Return mean figures of one scheduler over workloads, times in seconds; the seed is the same for all schedulers.
 
+    `geometric_mean_jct` is the geometric mean of mean JCT over the workloads, the others are arithmetic means.
+
     `num_starved` and `mean_jct` are those of `Outcome`: unfinished jobs are cut at the end of the run.
 
     Raises:
@@ -49,10 +51,11 @@ def validate_scheduler(scheduler: Scheduler, setup: Setup, workloads: Sequence[W
         own = {name: float(getattr(summary, name)) for name in SUMMARY_FIGURES}
         rows.append(own | {name: float(value) for name, value in Outcome.of(result, setup.scenario)._asdict().items()})
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    return {
+    means = {
         name: float(np.nanmean(column)) if not np.isnan(column).all() else float("nan")
         for name, column in columns.items()
     }
+    return {**means, "geometric_mean_jct": float(np.exp(np.log(columns["mean_jct"]).mean()))}
 
 
 def audit_training_episode(scheduler: Scheduler, setup: Setup, source: WorkloadSource, seed: int) -> AuditCounts:

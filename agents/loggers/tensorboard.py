@@ -1,6 +1,7 @@
 """TensorBoard output: a line for the policy and one for each baseline that matters, pictures, settings as text.
 
-The first chart is `0_overview/validation_mean_jct_hours`: the policy beside the best baselines and the lower bound.
+The first chart has the measure that chooses checkpoints, of the policy beside the best baselines:
+`0_overview/validation_mean_jct_hours`, or `0_overview/validation_gain_percent` of policies that bid.
 """
 
 import threading
@@ -23,7 +24,7 @@ from agents.tags import GAIN, HEADLINE, POLICY
 FOLDER = "tensorboard"
 HEADINGS = {
     HEADLINE: "validation: mean JCT (h) of policy, best baselines and lower bound",
-    GAIN: "validation: gain over the market alone (%)",
+    GAIN: "validation: gain in mean JCT over the market alone (%) of policy and best baselines",
 }
 OTHER_GOAL = "validation: cost (h) of policy and baselines"
 
@@ -32,16 +33,13 @@ def layout_of(metric: str) -> dict[str, dict[str, list[Any]]]:
     """Return the layout of the page "Custom Scalars": charts by category, each with the tags that it shows.
 
     Args:
-        metric: by which the trainer compares checkpoints: `GAIN`, or the tag of a `Goal`, which is the first chart.
-            With `GAIN` the first chart is `HEADLINE`.
+        metric: the first chart: `GAIN`, or the tag of a `Goal`.
     """
-    first = HEADLINE if metric == GAIN else metric
-    overview: dict[str, list[Any]] = {HEADINGS.get(first, OTHER_GOAL): ["Multiline", [first]]}
+    overview: dict[str, list[Any]] = {HEADINGS.get(metric, OTHER_GOAL): ["Multiline", [metric]]}
     if metric == GAIN:
         return {
             "Overview": overview
             | {
-                HEADINGS[GAIN]: ["Multiline", [GAIN]],
                 "validation: gain in mean JCT by task (fraction)": ["Multiline", ["validation/.*/jct$"]],
                 "validation: gain in makespan by task (fraction)": ["Multiline", ["validation/.*/makespan$"]],
             }

@@ -1,5 +1,6 @@
 """Nodes that bid: the bidding environment as the trainer sees it. Policies are measured by gains over their market."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +20,13 @@ from agents.problems.objective import EpisodeObjective, LogMerit
 from agents.problems.playing import Game, Score, play
 from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationScope
 from agents.seeding import Phase, derive_seed
-from agents.tags import GAIN, HEADLINE, MARKET_LINE
+from agents.tags import GAIN
 from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
 from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec
 from envs.episodes import Reward
 from envs.evaluation.playing import workload_seed
 from envs.simulation import Setup
 from envs.simulation.market import Market
-from envs.types.units import HOUR
 from envs.workloads import WorkloadSource
 
 
@@ -152,17 +152,11 @@ class BidProblem:
         games = self._games[self.tasks[0]][: self._num_compared]
         return Compared(self.worlds[0].setup, [game.workload for game in games])
 
-    def levels(self) -> Mapping[str, float]:
-        """Return the mean JCT of the market alone."""
-        return {MARKET_LINE: self._mean_jct(self._own[self.tasks[0]])}
-
     def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
-        """Return nothing: the figures of a policy are gains over the market, which baselines do not have."""
-        return {}
-
-    def _mean_jct(self, scores: list[Score]) -> float:
-        """Mean JCT of the first task, in s, over the workloads that baselines play too."""
-        return float(np.mean([score.mean_jct for score in scores[: self._num_compared]]))
+        """Return the gain over the market alone on the same workloads, in %, as that of a policy; 0 is the market."""
+        own = self._own[self.tasks[0]][: self._num_compared]
+        market = np.exp(np.mean([np.log(score.mean_jct) for score in own]))
+        return {GAIN: 100.0 * (1.0 - baseline.get("geometric_mean_jct", math.nan) / float(market))}
 
     def validate(self, network: nn.Module) -> Validated:
         """Compare a policy with the market alone on all tasks."""
@@ -171,8 +165,7 @@ class BidProblem:
         scalars = {
             f"validation/{name}/{part}": value for name, gain in gains.items() for part, value in gain._asdict().items()
         }
-        scalars[GAIN] = 100.0 * float(np.mean([gain.jct for gain in gains.values()]))
-        scalars[HEADLINE] = self._mean_jct(scores[self.tasks[0]]) / HOUR
+        scalars[GAIN] = 100.0 * gains[self.tasks[0]].jct
         return Validated({name: gain._asdict() for name, gain in gains.items()}, scalars)
 
     def _scores(self, network: nn.Module, task: str, first: int, last: int) -> list[Score]:

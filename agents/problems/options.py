@@ -196,20 +196,16 @@ class OptionProblem:
         first = self.worlds[0]
         return Compared(first.setup, self._workloads[first.name][: self._compared])
 
-    def levels(self) -> Mapping[str, float]:
-        """Return no further lines."""
-        return {}
-
     def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
-        """Return no further scalars."""
-        return {}
+        """Return the cost in hours."""
+        return {self.metric: self.goal.cost(baseline) / HOUR}
 
     def validate(self, network: nn.Module) -> Validated:
         """Validate a policy on all tasks."""
         rules = rules_of(network, self.worlds[0].rules)
         found = {task.name: self._figures(task, network, rules) for task in self.worlds}
         scalars = {f"validation/{name}/{key}": value for name, own in found.items() for key, value in own.items()}
-        return Validated(found, {**scalars, self.metric: found[self.tasks[0]]["cost"] / HOUR})
+        return Validated(found, {**scalars, self.metric: found[self.tasks[0]]["compared_cost"] / HOUR})
 
     def _figures(self, task: OptionTask, network: nn.Module, rules: OptionRules) -> ValidationFigures:
         """Return the cost in s of both modes, of the better one and on the compared workloads; its JCT and makespan."""

@@ -131,12 +131,8 @@ class TrainingProblem(Protocol):
         """Return the workloads of the first task on which baselines are played."""
         ...
 
-    def levels(self) -> Mapping[str, float]:
-        """Return further horizontal lines of the first chart: mean JCT in s by name."""
-        ...
-
     def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
-        """Return the scalars of a baseline's horizontal line, besides its mean JCT."""
+        """Return the scalars of a baseline's horizontal line, by tag: its figure in the first chart, `metric`."""
         ...
 
     def validate(self, network: nn.Module) -> Validated:

@@ -52,6 +52,12 @@ def write_frame(path: Path, frame: "pd.DataFrame") -> None:
 
 
 def write_figure(path: Path, figure: "Figure", dpi: int) -> None:
-    """Write a plot as a whole, in the form that the ending of the path names; see `whole_file`."""
+    """Write a plot as a PNG file, as a whole; see `whole_file`.
+
+    `savefig` lays out and draws a figure once more, to measure it first.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.set_dpi(dpi)
     with whole_file(path) as part:
-        figure.savefig(part, dpi=dpi)
+        FigureCanvasAgg(figure).print_png(part)  # type: ignore[no-untyped-call]

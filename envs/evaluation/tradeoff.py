@@ -64,7 +64,7 @@ def place_labels(axes: Axes, labels: Sequence[str], places: FloatArray) -> list[
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
-    figure.canvas.draw()  # lays out the axes, after which pixels are final
+    figure.draw_without_rendering()  # lays out the axes, after which pixels are final
     marks = axes.transData.transform(places) if len(places) else places
     pixels = figure.dpi / 72  # per point
     taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in marks]

@@ -139,7 +139,7 @@ class SyntheticSource:
         """Expected seconds between submissions at the requested load."""
         classes = self._classes
         if self.load_definition == "efficient":
-            return classes.least_seconds(classes.mean_work * classes.shares) / self.load
+            return classes.mean_seconds / self.load
         return float(classes.demand @ classes.shares) / self.load
 
     def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
@@ -304,6 +304,11 @@ class _JobClasses:
         with np.errstate(divide="ignore", invalid="ignore"):
             gpu_seconds = np.where(self._per_gpu > 0, work[:, None] / self._per_gpu, np.inf)
         return least_cluster_seconds(gpu_seconds, np.array(list(self._source.cluster.gpus_by_type.values())))
+
+    @cached_property
+    def mean_seconds(self) -> float:
+        """Expected seconds that the whole cluster needs for a job; a linear program, so it is kept for all episodes."""
+        return self.least_seconds(self.mean_work * self.shares)
 
     @cached_property
     def _per_gpu(self) -> FloatArray:

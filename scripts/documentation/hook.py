@@ -3,6 +3,7 @@
 mkdocs.yml names this file. Its `extra.pages` has the pages outside `docs/`: path in the repository -> place on site.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from documentation.links import rewritten
 from documentation.reference import MODULES, documented_paths, place_of, reference_pages
 
 NOTEBOOKS = "notebooks"  # folder, in the repository and on the site
+PANDAS_TABLE = '<table border="1" class="dataframe">'  # the theme styles tables without a class
+PANDAS_STYLE = re.compile(r"<style scoped>.*?</style>\n?", re.DOTALL)
 
 
 def repository_of(config: MkDocsConfig) -> Path:
@@ -79,6 +82,6 @@ def notebook_files(root: Path) -> Iterator[tuple[str, str | bytes]]:
     for path, place in notebook_pages(root).items():
         name = Path(path).stem
         text, resources = MarkdownExporter().from_filename(str(root / path), {"unique_key": name})
-        yield place, text
+        yield place, PANDAS_STYLE.sub("", text).replace(PANDAS_TABLE, "<table>")
         for picture, content in resources["outputs"].items():
             yield f"{NOTEBOOKS}/{picture}", content

@@ -71,8 +71,10 @@ def page(module: griffe.Module, own: list[str], others: dict[str, str]) -> str:
         if module[name].is_module:  # a function of the same name as the module that defines it
             text += f"\n::: {path}.{name}.{name}\n    options:\n      show_root_heading: true\n"
     if others:
-        links = ", ".join(f"[`{name}`]({home}.md#{home}.{name})" for name, home in others.items())
-        text += f"\n## Names of other packages\n\nIt also exports {links}.\n"
+        text += "\n## Names of other packages\n\nIt also exports, by package:\n\n"
+        for home in dict.fromkeys(others.values()):
+            links = ", ".join(f"[`{name}`]({home}.md#{home}.{name})" for name in others if others[name] == home)
+            text += f"- [`{home}`]({home}.md): {links}\n"
     return text
 
 

@@ -18,7 +18,8 @@ import pytest
 pytest.importorskip("mkdocs", reason="the site needs the extra `docs`")
 griffe = pytest.importorskip("griffe", reason="the site needs the extra `docs`")
 
-from documentation.reference import MODULES, place_of  # noqa: E402
+from documentation.hook import notebook_files  # noqa: E402
+from documentation.reference import MODULES, place_of, reference_pages  # noqa: E402
 from tests.unit.evaluation.pages import add_checks, look_at, title_of  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -120,6 +121,24 @@ def test_notebooks_show_their_stored_pictures(site, repository):
         assert len([address for address in addresses if (page.parent / address).is_file()]) == stored, path.name
         shown[path.stem] = stored
     assert sum(shown.values()) >= 2
+
+
+def test_tables_of_notebooks_have_the_style_of_the_others(repository):
+    """The theme leaves tables with a class as they are, and pandas gives its own one."""
+    pages = {place: str(text) for place, text in notebook_files(repository) if place.endswith(".md")}
+    assert sum("<table>" in text for text in pages.values()) >= 5
+    for place, text in pages.items():
+        assert not re.search(r"<table [^>]*class|<style", text), place
+
+
+def test_the_reference_groups_names_of_other_packages(repository):
+    """The page of `envs` only collects names: a line for each package."""
+    text = dict(reference_pages(repository))[place_of("envs")].partition("## Names of other packages")[2]
+    homes = re.findall(r"^- \[`([\w.]+)`\]", text, re.MULTILINE)
+    assert len(homes) == len(set(homes)) > 5
+    for home, links in re.findall(r"^- \[`([\w.]+)`\]\S*: (.*)$", text, re.MULTILINE):
+        assert links
+        assert set(re.findall(r"\]\(([\w.]+)\.md#", links)) == {home}
 
 
 def test_pages_load_nothing_from_other_machines(site):

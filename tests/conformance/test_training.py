@@ -30,6 +30,7 @@ SETTINGS = TrainingSettings(
     iterations=2,
     validate_every=1,
     num_validation=2,
+    num_compared=1,
     imitation=ImitationSettings(passes=1, num_workloads=2, epochs=1, batch_size=32),
     teacher="best",
     method=QUICK_PPO,
@@ -117,6 +118,7 @@ def test_curves_of_the_policy_and_level_lines_of_the_baselines(run):
     assert "imitation/imitation_loss" in scalars(folder / "tensorboard" / "imitation")
     curve = [state.validation[str(step)]["tiny"]["mean_jct"] for step in range(3)]
     assert [value for _, value in drawn["validation/tiny/mean_jct"]] == pytest.approx(curve, rel=1e-5)
+    curve = [state.validation[str(step)]["tiny"]["compared_cost"] for step in range(3)]  # where baselines play too
     assert [value * 3600 for _, value in drawn[HEADLINE]] == pytest.approx(curve, rel=1e-5)
     (bound, *_) = scalars(folder / "tensorboard" / BOUND_LINE)[HEADLINE]
     assert 0 < bound[1] * 3600 < min(curve)

@@ -148,7 +148,7 @@ class ComparisonCharts:
             )
             for name, means in known.items()
         ]
-        names = axis("GPUs requested (at least, up to the next class)", type="category")
+        names = axis("GPUs requested (lower end of class)", type="category")
         return chart(traces, names, log_or_linear(f"mean {figure} ({word})", figure))
 
     def by_model(self, figure: str) -> Chart:

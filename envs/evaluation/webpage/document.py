@@ -179,11 +179,11 @@ def title_of(comparison: Comparison) -> str:
 
 
 def chips(charts: ComparisonCharts) -> str:
-    """Return the buttons that show and hide schedulers in all charts."""
+    """Return the buttons that show and hide schedulers in all charts, those of the least mean JCT first."""
     buttons = "".join(
         f'<button type="button" data-scheduler="{escape(name)}" aria-pressed="{str(name in charts.shown).lower()}">'
         f"<svg width='26' height='12' aria-hidden='true'></svg>{escape(name)}</button>"
-        for name in charts.comparison.schedulers
+        for name in charts.comparison.order
     )
     return f'<nav class="chips" aria-label="Schedulers shown in the charts">{buttons}</nav>'
 

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from agents.loggers.tensorboard import TensorBoardWriter
-from agents.tags import BOUND_LINE, GAIN, HEADLINE, MARKET_LINE, OVERVIEW, POLICY
+from agents.tags import BOUND_LINE, HEADLINE, OVERVIEW, POLICY
 from tests.unit.evaluation.pages import drawn, find_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -22,9 +22,9 @@ def address(tmp_path):
     find_browser()
     writer = TensorBoardWriter(tmp_path, print)
     for step in range(4):
-        writer.write({HEADLINE: 2.0 - 0.1 * step, GAIN: float(step)}, step)
+        writer.write({HEADLINE: 2.0 - 0.1 * step}, step)
         writer.write({"learner/signal_share": 0.1, "throughput/cpu_seconds": 3.0}, step)
-    for name, hours in (("starling", 1.8), (MARKET_LINE, 2.0), (BOUND_LINE, 0.7)):
+    for name, hours in (("starling", 1.8), (BOUND_LINE, 0.7)):
         writer.draw_level({HEADLINE: hours}, 3, name)
     writer.close()
     with socket.socket() as free:
@@ -62,12 +62,11 @@ def wait_for(process, address, text):
     pytest.fail(f"{address} has not answered with {text}")
 
 
-def test_the_overview_with_policy_baselines_market_and_bound_is_the_first_screen(address):
+def test_the_overview_with_policy_baselines_and_bound_is_the_first_screen(address):
     page = drawn(f"{address}/#timeseries", 1400, 1200, 20_000)
     text = re.sub(r"<[^>]*>", "\n", page)
     lines = [line.strip() for line in text.splitlines()]
-    assert {POLICY, "starling", MARKET_LINE, BOUND_LINE} <= set(lines)
+    assert {POLICY, "starling", BOUND_LINE} <= set(lines)
     groups = [line for line in lines if line in (OVERVIEW, "learner", "throughput")]
     assert groups[0] == OVERVIEW
-    for tag in (HEADLINE, GAIN):
-        assert page.index(tag.removeprefix(f"{OVERVIEW}/")) < page.index("signal_share"), tag
+    assert page.index(HEADLINE.removeprefix(f"{OVERVIEW}/")) < page.index("signal_share")

@@ -42,9 +42,27 @@ def find_browser() -> str:
     pytest.skip("no Chromium: install one to look at the pages")
 
 
+LEAST_WINDOW = 500  # pixels; Chromium makes no narrower window, so a phone's page is a frame in one
+TELL = """
+<script>
+const title = document.querySelector("title");
+new MutationObserver(() => parent.postMessage(document.title, "*")).observe(title, { childList: true });
+</script>
+"""
+
+
 def look_at(page: Path, width: int, height: int = 2000, checks: str = CHECKS) -> str:
     """Return the title that the checks, a script, leave on a page, drawn at a width."""
-    return title_of(add_checks(page, width, checks).as_uri(), width, height)
+    if width >= LEAST_WINDOW:
+        return title_of(add_checks(page, width, checks).as_uri(), width, height)
+    framed = add_checks(page, width, TELL + checks)
+    frame = page.with_name(f"frame_{width}.html")
+    frame.write_text(
+        "<title></title><script>onmessage = (event) => (document.title = event.data);</script>"
+        f'<iframe src="{framed.name}" style="width: {width}px; height: {height}px; border: 0"></iframe>',
+        encoding="utf-8",
+    )
+    return title_of(frame.as_uri(), LEAST_WINDOW, height)
 
 
 def add_checks(page: Path, width: int, checks: str) -> Path:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 
 import matplotlib as mpl
@@ -10,14 +11,18 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.image import imread
 from rich.console import Console
 
 from envs.evaluation import Comparison, Estimate
+from envs.evaluation.files import write_figure
 from envs.evaluation.gantt import MAX_SEGMENTS, SIZE_CLASSES, TimeAxis, boxes, gantt, label_of, shades
 from envs.evaluation.lanes import lanes, node_lanes
 from envs.evaluation.plots import COLOURS, STYLES, jct_cdf
 from envs.evaluation.report import format_range, merge_pairs, print_workloads, run_comparison, write_report
 from envs.evaluation.table import all_columns, duration, number, print_table, share, that_fit, with_interval
+from envs.evaluation.webpage.charts import ComparisonCharts
+from envs.evaluation.webpage.document import chips
 from envs.metrics import SEGMENT, segments
 from envs.performance import IdealModel
 from envs.simulation import Setup
@@ -158,6 +163,24 @@ def test_the_report_writes_files(comparison, tmp_path):
     frame = pd.read_csv(tmp_path / "new" / "results.csv")
     assert frame["mean_jct"][0] == content["schedulers"][0]["mean_jct"] == comparison.rows[0]["mean_jct"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written if path.suffix == ".png")
+
+
+def test_legends_begin_with_the_best_scheduler(comparison):
+    """In the picture of distributions, and the buttons of the page."""
+    comparison = replace(comparison, runs=dict(reversed(comparison.runs.items())))
+    legend = jct_cdf(comparison).axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == list(comparison.order)
+    assert list(comparison.order) != list(comparison.runs)
+    assert re.findall(r'data-scheduler="(.*?)"', chips(ComparisonCharts(comparison))) == list(comparison.order)
+
+
+def test_a_picture_is_written_as_savefig_would_draw_it(comparison, tmp_path):
+    write_figure(tmp_path / "one.png", jct_cdf(comparison), 80)
+    jct_cdf(comparison).savefig(tmp_path / "other.png", dpi=80)
+    one, other = (imread(tmp_path / name) for name in ("one.png", "other.png"))
+    assert one.shape == (368, 600, 4)
+    assert np.array_equal(one, other)
 
 
 def test_pictures_leave_no_global_state(comparison):

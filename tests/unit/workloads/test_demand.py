@@ -160,3 +160,18 @@ def test_the_definition_changes_only_the_submission_times():
     assert (requested["work"] == efficient["work"]).all()
     stretch = efficient["submit_time"][1:] / requested["submit_time"][1:]
     assert stretch == pytest.approx(np.full(len(stretch), stretch[0]))
+
+
+def test_what_all_episodes_share_is_computed_once(monkeypatch):
+    """A linear program takes as long as a tenth of an episode; each episode needs one, for its own jobs."""
+    solved = []
+
+    def counted(*args):
+        solved.append(args)
+        return least_cluster_seconds(*args)
+
+    monkeypatch.setattr("envs.workloads.synthetic.least_cluster_seconds", counted)
+    source = SyntheticSource(MIXED, ZOO, load=1.2, load_definition="efficient", num_jobs=20)
+    for i in range(4):
+        source.episode(np.random.default_rng(i))
+    assert len(solved) == 5

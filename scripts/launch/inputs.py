@@ -35,7 +35,9 @@ def build_inputs(problem: ProblemSpec) -> RunInputs:
     Raises:
         ChoiceError: an option that no signature has or that has another type.
     """
-    on_first_compilation(say_compiling)
+    on_first_compilation(
+        lambda: print("compiling, once after an installation: ten seconds to some minutes", flush=True)
+    )
     setup = Setup(
         build_object(problem.cluster, ClusterSpec),
         build_object(problem.performance, PerformanceModel),
@@ -47,11 +49,6 @@ def build_inputs(problem: ProblemSpec) -> RunInputs:
     if setup.scenario.information.work == "predicted":
         train_predictor(setup, source)
     return RunInputs(setup, source, problem.seed)
-
-
-def say_compiling() -> None:
-    """Say why nothing else is printed for a while."""
-    print("compiling, once after an installation: ten seconds to some minutes", flush=True)
 
 
 def build_schedulers(components: Mapping[str, Component]) -> dict[str, Scheduler]:

@@ -18,7 +18,6 @@ from envs.evaluation.table import wide_console
 from envs.evaluation.webpage import PageExtras
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
-from launch.compiling import compile_ahead
 from launch.descriptions import ComparisonRun
 from launch.errors import SchedulersFailedError, interrupts_first
 from launch.inputs import build_inputs, build_schedulers, describe_task, find_workloads, leave_out, limit_slow
@@ -66,7 +65,6 @@ def play_comparison(
     about = describe_task(run.problem, inputs, run.split, len(workloads))
     if folder is not None:
         add_provenance(folder, traces=trace_hashes(inputs.source), **about)
-    compile_ahead(run.problem, {name: run.schedulers[name] for name in built})
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
     schedulers = {**(built_before or {}), **{name: each for name, each in built.items() if name not in taken}}

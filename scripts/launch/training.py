@@ -28,7 +28,6 @@ from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
 from launch.building import Component, build_object
-from launch.compiling import compile_ahead
 from launch.descriptions import SeedRun
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs, build_inputs, build_schedulers
@@ -133,8 +132,6 @@ def train_seed(
     """
     trainer = build_trainer(run, folder, listener)
     trainer.measured = measured or {}
-    if measured is None:
-        compile_ahead(run.problem, run.schedulers)
     if not (folder / STATE).exists():
         settings = {**{part.key: part.values for part in (run.trainer, run.agent, run.env)}, "seed": run.problem.seed}
         trainer.loggers.describe({"configuration": as_code(run.text)}, settings, trainer.problem.metric)

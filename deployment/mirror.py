@@ -88,7 +88,7 @@ class Mirror:
         most_gpus: the largest job that the view's tables cover at first.
 
     Raises:
-        MurmurationError: the setup hides throughputs.
+        MurmurationError: the setup hides throughputs, or lets jobs share GPUs.
     """
 
     def __init__(
@@ -99,6 +99,11 @@ class Mirror:
             raise MurmurationError(
                 f"information.throughput is {information.throughput}: a mirror takes the throughputs that jobs "
                 "report, and else those of the performance model; set information.throughput=exact"
+            )
+        if setup.scenario.sharing != "off":
+            raise MurmurationError(
+                f"scenario.sharing is {setup.scenario.sharing}: messages do not say who shares GPUs with whom yet; set "
+                "scenario.sharing=off"
             )
         scenario = replace(setup.scenario, failures=None, quotas=dict(setup.scenario.quotas))
         self.setup = replace(setup, scenario=scenario)

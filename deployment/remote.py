@@ -69,12 +69,14 @@ class RemoteScheduler:
 
         Raises:
             ProtocolError: see `SchedulerClient.decide`.
-            MurmurationError: the scenario hides throughputs.
+            MurmurationError: the scenario hides throughputs, or lets jobs share GPUs.
         """
         if not isinstance(view, SimulationView) or view.doubt is not None:
             raise MurmurationError(
                 "a remote scheduler shows clusters whose throughputs are known; set information.throughput=exact"
             )
+        if view.shares_gpus:
+            raise MurmurationError("messages do not say who shares GPUs with whom yet; set scenario.sharing=off")
         state, copy = self._watched.read(view)
         if self._client is None:
             jobs = copy.workload

@@ -150,6 +150,14 @@ def test_a_scenario_that_hides_throughputs_is_refused(address):
         run_episode(RemoteScheduler(address), Simulator(busy_workload(1), setup), compiled=False)
 
 
+def test_a_scenario_in_which_jobs_share_gpus_is_refused(address):
+    world = random_world(0, pairs=True)
+    with pytest.raises(MurmurationError, match="messages do not say who shares GPUs with whom"):
+        Mirror(world.setup)
+    with pytest.raises(MurmurationError, match="messages do not say who shares GPUs with whom"):
+        run_episode(RemoteScheduler(address), Simulator(world.workload, world.setup), compiled=False)
+
+
 def test_a_socket_file_is_private_and_is_not_taken_from_somebody_who_listens(tmp_path):
     path = tmp_path / "s"
     first = listen(f"unix:{path}")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from baselines import Fifo, Las, Random, Srtf
+from baselines import Fifo, Las, Packing, Random, Srtf
 from envs.evaluation import files
 from envs.evaluation.audit import Audit
 from envs.performance import Contention, CostBySize, default_model
@@ -93,6 +93,7 @@ class Tally:
     outages: int = 0  # faults: nodes that failed, jobs that this interrupted, jobs that a scheduler stopped
     interruptions: int = 0
     preemptions: int = 0
+    pairs: int = 0  # jobs that were placed beside others
     refused: int = 0  # inputs: impossible allocations, each refused without any change
     kills: int = 0  # processes killed while they replaced a file, each of which left it whole
     placements: int = 0  # whose throughput was asked for independently of the engine
@@ -112,6 +113,7 @@ class Tally:
         self.outages += int((found == EventKind.DOWN).sum())
         self.interruptions += int((found == EventKind.INTERRUPT).sum())
         self.preemptions += int((found == EventKind.STOP).sum())
+        self.pairs += int((result.log.events["beside"] >= 0).sum())
         self.placements += placements
         log = result.log
         self.memory_known = sum(each.nbytes for each in (result.records, log.events, log.shares)) / MB
@@ -124,7 +126,8 @@ class Tally:
         return (
             f"{self.worlds:,} worlds, {self.jobs:,} jobs ({self.finished:,} finished, the others declared unfinished), "
             f"{self.rounds:,} rounds in {self.cpu_seconds:,.0f} CPU-seconds\n"
-            f"faults: {self.outages:,} outages, {self.interruptions:,} interrupted jobs, {self.preemptions:,} stops\n"
+            f"faults: {self.outages:,} outages, {self.interruptions:,} interrupted jobs, {self.preemptions:,} stops, "
+            f"{self.pairs:,} pairs on shared GPUs\n"
             f"inputs: {self.refused:,} impossible allocations refused; {self.kills:,} kills survived\n"
             f"checked: order, capacity, GPU-seconds and work of {self.events:,} events, with {self.placements:,} "
             f"throughputs asked for anew; nothing lost\n"
@@ -137,6 +140,8 @@ class Tally:
 
 def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     """Draw a world with failures, restart costs, contention, shared cores and memory, and hidden or estimated work.
+
+    In every third one that draws its number of jobs, jobs may share GPUs.
 
     Args:
         seed: determines it.
@@ -155,6 +160,7 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
         batch_sizes="usual",
         rounds=Rounds(interval=None if rng.random() < 0.5 else float(rng.uniform(60.0, 3600.0))),
         information=Information(rng.choice(["exact", "estimate"])),
+        sharing="pairs" if num_jobs is None and seed % 3 == 0 else "off",
     )
     source = SyntheticSource(
         cluster,
@@ -167,6 +173,8 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     )
     schedulers: list[Scheduler] = [Random(), Fifo("skip"), Las(), Srtf()]
     chosen = schedulers[0] if num_jobs else schedulers[int(rng.integers(len(schedulers)))]
+    if scenario.sharing == "pairs":
+        chosen = Packing(chosen, least_gain=0.0)
     workload = source.episode(rng, "train")
     share = STOPPED_SHARE if num_jobs else float(rng.choice([0.0, STOPPED_SHARE]))
     return SoakWorld(seed, Setup(cluster, performance, scenario), workload, Disturber(chosen, share))
@@ -285,7 +293,7 @@ class TamperedSimulator(Simulator):
         jobs, node = view.queued.tolist() + view.running.tolist(), int(self._rng.integers(cluster.num_nodes))
         job = int(self._rng.choice(jobs)) if jobs else 0
         too_many = int(cluster.node_gpus[node]) + int(self._rng.integers(1, 9))
-        match int(self._rng.integers(6)):
+        match int(self._rng.integers(7)):
             case 0:
                 allocation.changes[len(view.submit_time)] = Placement({node: 1})  # a job that has not arrived
             case 1:
@@ -296,6 +304,8 @@ class TamperedSimulator(Simulator):
                 allocation.changes[job] = Placement({node: -1})
             case 4:
                 allocation.changes[job] = Placement({})
+            case 5:
+                allocation.changes[job] = Placement({node: 1}, beside=job)
             case _:
                 allocation.next_decision = view.time
         return allocation

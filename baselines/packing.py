@@ -14,7 +14,7 @@ SHORTEST = 1.0  # seconds: a remaining time below it counts as this
 
 
 @dataclass(frozen=True)
-class Hosts:
+class Owners:
     """Jobs that have GPUs for themselves, and their GPUs.
 
     Attributes:
@@ -31,7 +31,7 @@ class Hosts:
     num_nodes: IntArray
 
     @classmethod
-    def of(cls, view: ClusterView, allocation: Allocation) -> "Hosts":
+    def of(cls, view: ClusterView, allocation: Allocation) -> "Owners":
         """Return the jobs that nobody shares GPUs with under an allocation."""
         found: list[tuple[JobId, Placement]] = []
         for job in sorted(allocation.jobs()):
@@ -108,11 +108,11 @@ class Packing:
 
     Gavel (OSDI'20, section 3.1), Lucid (ASPLOS'23) and Muri (SIGCOMM'22) pair jobs that lose little to each other. Here
     the inner scheduler decides on a copy of the cluster in which nobody shares: guests wait there, so it gives them
-    GPUs of their own whenever it would start them. Then each waiting job, shortest first, takes the host beside which
+    GPUs of their own whenever it would start them. Then each waiting job, shortest first, takes the owner beside which
     most is gained, if that is enough:
 
-        gain = kept by the guest * its relative throughput there - (time left of the guest / of the host) ** urgency
-               * lost by the host - lost by all jobs on these nodes for want of cores and memory
+        gain = kept by the guest * its relative throughput there - (time left of the guest / of the owner) ** urgency
+               * lost by the owner - lost by all jobs on these nodes for want of cores and memory
 
     With urgency 0, throughput counts alone, and least_gain=0.3 makes pairs whose combined rate is above 1.3; with a
     higher urgency, a short job may cost a long one more. Where work is hidden, jobs are in order of attained service,
@@ -157,7 +157,7 @@ class Packing:
         if not view.shares_gpus:
             return self.inner.schedule(view)
         if view.pairs:
-            allocation = beside_kept_hosts(view, self.inner.schedule(self._without_guests(view)))
+            allocation = beside_kept_owners(view, self.inner.schedule(self._without_guests(view)))
         else:
             allocation = self.inner.schedule(view)
         placed = allocation.jobs()
@@ -179,35 +179,35 @@ class Packing:
 
     def _pack(self, view: ClusterView, allocation: Allocation, waiting: IntArray) -> None:
         """Place waiting jobs beside running ones where that gains enough."""
-        hosts, loads = Hosts.of(view, allocation), NodeLoads(view, allocation)
-        free = np.ones(len(hosts.jobs), np.bool_)
+        owners, loads = Owners.of(view, allocation), NodeLoads(view, allocation)
+        free = np.ones(len(owners.jobs), np.bool_)
         left = view.remaining_time(np.arange(len(view.num_gpus)))
         known = not np.isnan(left[waiting]).any()
         left = np.maximum(left, SHORTEST)
         for job in ranked(waiting, left[waiting] if known else view.attained_service(waiting)):
             if not free.any():
                 return
-            weight = (left[job] / left[hosts.jobs]) ** self.urgency if known else np.ones(len(free))
-            gain = np.where(free, self._gains(view, job, hosts, weight), -np.inf)
+            weight = (left[job] / left[owners.jobs]) ** self.urgency if known else np.ones(len(free))
+            gain = np.where(free, self._gains(view, job, owners, weight), -np.inf)
             for row in np.flatnonzero(gain > self.least_gain).tolist():
-                gain[row] -= loads.lost(job, hosts.placements[row])
+                gain[row] -= loads.lost(job, owners.placements[row])
             best = int(gain.argmax())
             if gain[best] > self.least_gain:
-                placement = Placement(hosts.placements[best].gpus, beside=int(hosts.jobs[best]))
+                placement = Placement(owners.placements[best].gpus, beside=int(owners.jobs[best]))
                 allocation.place(job, placement)
                 loads.add(job, placement)
                 free[best] = False
 
-    def _gains(self, view: ClusterView, job: JobId, hosts: Hosts, weight: FloatArray) -> FloatArray:
-        """float64[num_hosts]: what is gained by placing a job beside each host; -inf where it cannot go."""
+    def _gains(self, view: ClusterView, job: JobId, owners: Owners, weight: FloatArray) -> FloatArray:
+        """float64[num_owners]: what is gained by placing a job beside each owner; -inf where it cannot go."""
         throughputs, most_nodes = view.throughputs(job), view.most_nodes(job)
-        size = np.minimum(hosts.num_gpus, throughputs.shape[1] - 1)
-        sized = (hosts.num_gpus == size) & (size >= view.min_gpus[job]) & (size <= view.max_gpus[job])
-        own, others = view.model[job], view.model[hosts.jobs]
-        kept = _least(view.pair_factors[:, own, others].T, hosts.on_type)
-        left = _least(view.pair_factors[:, others, own].T, hosts.on_type)
-        there = _least(throughputs[:, size].T, hosts.on_type)
-        reached = _least(most_nodes[:, size].T, hosts.on_type) >= hosts.num_nodes
+        size = np.minimum(owners.num_gpus, throughputs.shape[1] - 1)
+        sized = (owners.num_gpus == size) & (size >= view.min_gpus[job]) & (size <= view.max_gpus[job])
+        own, others = view.model[job], view.model[owners.jobs]
+        kept = _least(view.pair_factors[:, own, others].T, owners.on_type)
+        left = _least(view.pair_factors[:, others, own].T, owners.on_type)
+        there = _least(throughputs[:, size].T, owners.on_type)
+        reached = _least(most_nodes[:, size].T, owners.on_type) >= owners.num_nodes
         usual = throughputs[:, min(int(view.num_gpus[job]), throughputs.shape[1] - 1)].max()
         fits = sized & reached & (kept > 0) & (np.minimum(kept, left) >= self.least_kept) & (there > 0) & (usual > 0)
         gain = kept * there / max(usual, 1e-12) - weight * (1.0 - left)
@@ -215,8 +215,8 @@ class Packing:
         return found
 
 
-def beside_kept_hosts(view: ClusterView, decided: Allocation) -> Allocation:
-    """Return an allocation of a copy without guests as one of the cluster, in which guests stay beside hosts that stay.
+def beside_kept_owners(view: ClusterView, decided: Allocation) -> Allocation:
+    """Return an allocation of a copy without guests as one of the cluster; guests stay beside owners that stay.
 
     Args:
         view: the cluster, in which jobs share GPUs.
@@ -232,8 +232,8 @@ def beside_kept_hosts(view: ClusterView, decided: Allocation) -> Allocation:
         for job in running
         if job in changes and ((placement := changes[job]) is None or placement.gpus != view.placement(job).gpus)
     }
-    for host, guest in pairs.items():
-        if host in moves or changes.get(guest) is not None:
+    for owner, guest in pairs.items():
+        if owner in moves or changes.get(guest) is not None:
             allocation.stop(guest)
     for job in moves:
         allocation.stop(job)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from envs.metrics.timeline import counted_once, host_leaves, segments
+from envs.metrics.timeline import counted_once, owner_leaves, segments
 from envs.performance import find_throughput
 from envs.simulation import EventKind, RunResult, Setup
 from envs.simulation.throughput import level_nodes, node_level
@@ -240,12 +240,12 @@ def check_pairs(result: RunResult, held: npt.NDArray[np.void]) -> None:
     if third.any():
         row = sorted_guests[1:][third][0]
         raise _error(result, f"job {row['job']} is the third on GPUs of job {row['beside']} at t = {row['start']:g} s")
-    of_host: dict[tuple[int, int], list[Any]] = {}
-    hosts = held[np.isin(held["job"], np.unique(guests["beside"])) & (held["beside"] < 0)]
-    for row in hosts:
-        of_host.setdefault((int(row["job"]), int(row["node"])), []).append(row)
+    of_owner: dict[tuple[int, int], list[Any]] = {}
+    owners = held[np.isin(held["job"], np.unique(guests["beside"])) & (held["beside"] < 0)]
+    for row in owners:
+        of_owner.setdefault((int(row["job"]), int(row["node"])), []).append(row)
     for guest in guests:
-        its = of_host.get((int(guest["beside"]), int(guest["node"])), [])
+        its = of_owner.get((int(guest["beside"]), int(guest["node"])), [])
         covered = sum(
             min(row["end"], guest["end"]) - max(row["start"], guest["start"])
             for row in its
@@ -339,10 +339,10 @@ def _continues(result: RunResult, rows: IntArray) -> BoolArray:
         count = int(now["num_shares"][place])
         old_shares, new_shares = shares[old : old + count], shares[new : new + count]
         same[place] = all(np.array_equal(old_shares[name], new_shares[name]) for name in ("node", "gpus"))
-        host, other = int(before["beside"][place]), int(now["beside"][place])
-        if host >= 0:
-            alone = host_leaves(result.log, int(rows[place])) <= now["time"][place]
-            same[place] &= alone if other < 0 else host == other and not alone
+        owner, other = int(before["beside"][place]), int(now["beside"][place])
+        if owner >= 0:
+            alone = owner_leaves(result.log, int(rows[place])) <= now["time"][place]
+            same[place] &= alone if other < 0 else owner == other and not alone
         else:
             same[place] &= other < 0
     found = np.zeros(len(rows), np.bool_)

@@ -179,8 +179,14 @@ def to_hashable(value: Any) -> Any:
 
 
 def _is_left_out(value: Any, field: "dataclasses.Field[Any]") -> bool:
-    """Return whether a field was added after tasks had been hashed, and has its default; see `scenario.LATER`."""
-    return field.metadata == LATER and getattr(value, field.name) == field.default
+    """Return whether a field was added after tasks had been hashed, and has its default; see `scenario.LATER`.
+
+    The default of an array is an empty one.
+    """
+    if field.metadata != LATER:
+        return False
+    found = getattr(value, field.name)
+    return not found.size if isinstance(found, np.ndarray) else bool(found == field.default)
 
 
 def _array(array: npt.NDArray[Any]) -> Any:

@@ -40,15 +40,15 @@ def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
     found["job"], found["start"], found["end"] = events["job"][event], events["time"][event], next_time[event]
     found["node"], found["gpus"], found["beside"] = shares["node"], shares["gpus"], events["beside"][event]
     if (found["beside"] >= 0).any():
-        found = _cut_where_hosts_leave(log, found, event)
+        found = _cut_where_owners_leave(log, found, event)
     return found[found["end"] > found["start"]]
 
 
-def _cut_where_hosts_leave(log: EventLog, held: npt.NDArray[np.void], event: IntArray) -> npt.NDArray[np.void]:
-    """Cut the segments of guests in two where their hosts leave; `event` has the row of the log of each segment."""
+def _cut_where_owners_leave(log: EventLog, held: npt.NDArray[np.void], event: IntArray) -> npt.NDArray[np.void]:
+    """Cut the segments of guests in two where their owners leave; `event` has the row of the log of each segment."""
     cut, rest = held.copy(), [np.zeros(0, SEGMENT)]
     for row in np.unique(event[held["beside"] >= 0]).tolist():
-        left = host_leaves(log, row)
+        left = owner_leaves(log, row)
         mine = (event == row) & (held["end"] > left)
         cut["end"][mine] = left
         later = held[mine].copy()
@@ -57,7 +57,7 @@ def _cut_where_hosts_leave(log: EventLog, held: npt.NDArray[np.void], event: Int
     return np.concatenate([cut, *rest])
 
 
-def host_leaves(log: EventLog, row: int) -> Seconds:
+def owner_leaves(log: EventLog, row: int) -> Seconds:
     """Time at which the job leaves that an event names beside its own; infinite if it does not leave.
 
     Args:

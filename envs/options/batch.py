@@ -240,5 +240,5 @@ def most_options(rules: OptionRules, cluster: ClusterSpec) -> int:
     node_gpus = int(cluster.node_gpus.max())
     jobs = rules.candidates(cluster) + cluster.num_nodes * node_gpus
     tunings = MOST_TUNINGS if rules.tune else 0
-    hosts = cluster.num_gpus if rules.share else 0
-    return min(1 + (1 + rules.share) * jobs * (cluster.num_nodes * (node_gpus + 1) + tunings + hosts), MOST_OPTIONS)
+    owners = cluster.num_gpus if rules.share else 0
+    return min(1 + (1 + rules.share) * jobs * (cluster.num_nodes * (node_gpus + 1) + tunings + owners), MOST_OPTIONS)

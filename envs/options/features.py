@@ -333,14 +333,14 @@ def write_doubt(a: OptionArrays, job: Records, n: int, gpus: int, nodes: int, ou
 
 
 @leaf
-def write_sharing(a: OptionArrays, job: Records, action: int, host: int, out: Features) -> None:
+def write_sharing(a: OptionArrays, job: Records, action: int, owner: int, out: Features) -> None:
     """Write what a job and its partner keep of their throughputs after an option, and what a present partner regains.
 
     Args:
         a: the episode.
         job: the job of the option.
         action: the kind of option.
-        host: the job whose GPUs it would share, if it is of that kind.
+        owner: the job whose GPUs it would share, if it is of that kind.
         out: the option's row.
     """
     world, episode = a.world, a.world.episode[0]
@@ -351,11 +351,19 @@ def write_sharing(a: OptionArrays, job: Records, action: int, host: int, out: Fe
         out[OPTION_PARTNER_REGAINS] = 1.0 - kept_beside_partner(world, world.jobs[job.partner])
     if action != SHARE and (leaves or job.partner < 0):
         return
-    partner = world.jobs[host if action == SHARE else job.partner]
+    partner = world.jobs[owner if action == SHARE else job.partner]
     out[OPTION_KEEPS] = kept_beside(world, job.model, partner.model, partner.first_share)
     out[OPTION_PARTNER_KEEPS] = kept_beside(world, partner.model, job.model, partner.first_share)
     if episode.knows_work:
         out[OPTION_PARTNER_TIME] = log_minutes(estimated_time(partner, episode.time, world.reference))
+
+
+@leaf
+def flag_of(action: int) -> int:
+    """Return the column that marks an action: one of the first, except for those that came later."""
+    if action == TUNE:
+        return int(OPTION_TUNE)
+    return int(OPTION_SHARE) if action == SHARE else int(action)
 
 
 @leaf
@@ -365,12 +373,7 @@ def write_option(a: OptionArrays, option: int) -> None:
     action, n, here = a.what[option, OPTION_ACTION], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT]
     for i in range(len(out)):
         out[i] = 0.0
-    flag = action  # the first columns are the other actions
-    if action == TUNE:
-        flag = OPTION_TUNE
-    elif action == SHARE:
-        flag = OPTION_SHARE
-    out[flag] = 1.0
+    out[flag_of(action)] = 1.0
     out[OPTION_CLUSTER_FREE_AFTER] = cluster_free_after(a, option)
     if action == WAIT:
         return
@@ -382,18 +385,16 @@ def write_option(a: OptionArrays, option: int) -> None:
         tuning, here = here, held
         write_tuning(a, job, tuning, out)
     total = job_gpus_after(a, option)
-    host = 0
+    owner = 0
     if action == SHARE:
-        host, here = here, share_on(world, here, n)
+        owner, here = here, share_on(world, here, n)
     if a.rules[0].share:
-        write_sharing(a, job, action, host, out)
+        write_sharing(a, job, action, owner, out)
     count = job.num_shares + (1 if held == 0 else 0) - (1 if here == 0 else 0)
     if action == SHARE:
-        count = world.jobs[host].num_shares
-    elif action == MOVE:
-        count = 1
-    elif action == EVICT:
-        count = 0
+        count = world.jobs[owner].num_shares
+    elif action in (MOVE, EVICT):
+        count = 1 if action == MOVE else 0
     out[OPTION_GPUS] = total / unit
     out[OPTION_GPUS_HERE] = here / unit
     out[OPTION_GPUS_CHANGE] = (total - job.gpus) / unit
@@ -410,8 +411,8 @@ def write_option(a: OptionArrays, option: int) -> None:
     if tuning > 0:
         throughput = throughput_when_tuned(a, job, tuning)
     elif action == SHARE:
-        throughput = combined_throughput(world, world.throughputs, job, world.jobs[host].first_share)
-        throughput *= kept_beside(world, job.model, world.jobs[host].model, world.jobs[host].first_share)
+        throughput = combined_throughput(world, world.throughputs, job, world.jobs[owner].first_share)
+        throughput *= kept_beside(world, job.model, world.jobs[owner].model, world.jobs[owner].first_share)
     else:
         throughput = throughput_after(world, job, action, n, here, total, count)
     write_throughput(a, j, throughput, n, total, out)

@@ -102,13 +102,13 @@ def change_draft(a: OptionArrays, action: int, j: int, n: int, amount: int) -> N
 
 
 @leaf
-def share_gpus(a: OptionArrays, j: int, host: int) -> None:
+def share_gpus(a: OptionArrays, j: int, owner: int) -> None:
     """Place a waiting job beside another one, on all its GPUs."""
     world = a.world
-    note_change(a, host)
+    note_change(a, owner)
     clear_job(world, j)
-    make_partners(world, host, j)
-    share = world.jobs[host].first_share
+    make_partners(world, owner, j)
+    share = world.jobs[owner].first_share
     while share >= 0:
         new_share(world, j, world.shares[share].node, world.shares[share].gpus, np.nan, np.nan)
         share = world.shares[share].next_of_job

@@ -176,25 +176,25 @@ def list_gang(a: OptionArrays, action: int, row: int, j: int) -> None:
 
 
 @leaf
-def runs_beside(a: OptionArrays, job: Records, host: Records) -> bool:
+def runs_beside(a: OptionArrays, job: Records, owner: Records) -> bool:
     """Whether a job runs on the GPUs of another one, and both fit there together."""
     world, throughputs = a.world, a.world.throughputs
-    if host.gpus >= throughputs.shape[2]:
+    if owner.gpus >= throughputs.shape[2]:
         return False
-    level = level_of(host.num_shares, throughputs.shape[3] - 1)
-    share = host.first_share
+    level = level_of(owner.num_shares, throughputs.shape[3] - 1)
+    share = owner.first_share
     while share >= 0:
         gpu_type = world.nodes[world.shares[share].node].gpu_type
-        if throughputs[job.model, gpu_type, host.gpus, level] <= 0:
+        if throughputs[job.model, gpu_type, owner.gpus, level] <= 0:
             return False
-        if world.pair_factors[gpu_type, job.model, host.model] <= 0:
+        if world.pair_factors[gpu_type, job.model, owner.model] <= 0:
             return False
         share = world.shares[share].next_of_job
     return True
 
 
 @leaf
-def list_hosts(a: OptionArrays, row: int, job: Records) -> None:
+def list_owners(a: OptionArrays, row: int, job: Records) -> None:
     """List the jobs whose GPUs a waiting job can share, as options of their first nodes."""
     world = a.world
     for n in range(len(world.nodes)):
@@ -202,13 +202,13 @@ def list_hosts(a: OptionArrays, row: int, job: Records) -> None:
             continue
         share = world.nodes[n].first_share
         while share >= 0:
-            host = world.jobs[world.shares[share].job]
+            owner = world.jobs[world.shares[share].job]
             if (
-                host.first_share == share
-                and host.partner < 0
-                and not needs_gpus(host)
-                and job.min_gpus <= host.gpus <= most_gpus(job)
-                and runs_beside(a, job, host)
+                owner.first_share == share
+                and owner.partner < 0
+                and not needs_gpus(owner)
+                and job.min_gpus <= owner.gpus <= most_gpus(job)
+                and runs_beside(a, job, owner)
             ):
                 add_option(a, SHARE, row, n, world.shares[share].job)
             share = world.shares[share].next_of_node
@@ -230,7 +230,7 @@ def list_candidate_options(a: OptionArrays) -> None:
         if job.min_gpus <= a.world.episode[0].num_free and not list_starts(a, row, job) and a.refused[j] != now:
             list_gang(a, START, row, j)
         if a.rules[0].share:
-            list_hosts(a, row, job)
+            list_owners(a, row, job)
 
 
 @leaf

@@ -70,7 +70,7 @@ class OptionRound:
         touched = np.sort(state.touched[0, : state.episode[0, 0].num_touched])
         for job in touched.tolist():  # all at first, so that GPUs that one job leaves are free for another
             allocation.stop(job)
-        for job in touched[np.argsort(state.jobs["guest"][0][touched], kind="stable")].tolist():  # hosts before guests
+        for job in touched[np.argsort(state.jobs["guest"][0][touched], kind="stable")].tolist():  # owners before guests
             placement = drafted_placement(state, 0, job, plans)
             if placement is not None:
                 allocation.place(job, placement)

@@ -22,7 +22,7 @@ REASONS = {
     requested.NO_CPUS: "more cores than the node has left",
     requested.NO_MEMORY: "more memory than the node has left",
     requested.NO_NODE: "a node that does not exist, or no GPU",
-    requested.NO_HOST: "a job to share GPUs with that holds none for itself",
+    requested.NO_OWNER: "a job to share GPUs with that holds none for itself",
     requested.OTHER_GPUS: "other GPUs than those of the job that it shares with",
     requested.TOO_LARGE_TOGETHER: "two jobs that do not fit on a GPU together",
 }
@@ -42,7 +42,7 @@ def placement_of(rows: Records) -> Placement:
         cpus=dict(zip(nodes, rows["cpus"].tolist(), strict=True)) if named & NAMED_CPUS else None,
         memory=dict(zip(nodes, rows["memory"].tolist(), strict=True)) if named & NAMED_MEMORY else None,
         batch_size=int(rows["batch_size"][0]) or None,
-        beside=int(rows["host"][0]) - 1 if rows["host"][0] else None,
+        beside=int(rows["owner"][0]) - 1 if rows["owner"][0] else None,
     )
 
 

@@ -171,16 +171,16 @@ def same_places(world: World, job: Records) -> bool:
 
 @leaf
 def changes_pair(world: World, job: Records) -> bool:
-    """Return whether a touched job joins another one, or leaves its host, which stays: it moves to other GPUs."""
+    """Return whether a touched job joins another one, or leaves its owner, which stays: it moves to other GPUs."""
     if job.guest:
         return bool(job.before_partner != job.partner or not job.before_guest)
     if job.before_partner < 0 or not job.before_guest:
         return False
-    host = world.jobs[job.before_partner]
-    if host.guest or host.gpus != job.before_gpus or host.num_shares != job.before_shares:
+    owner = world.jobs[job.before_partner]
+    if owner.guest or owner.gpus != job.before_gpus or owner.num_shares != job.before_shares:
         return False
     mine = job.before_share
-    its = host.first_share
+    its = owner.first_share
     while mine >= 0:
         if world.shares[mine].node != world.shares[its].node or world.shares[mine].gpus != world.shares[its].gpus:
             return False

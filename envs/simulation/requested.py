@@ -32,14 +32,17 @@ REQUESTED = np.dtype(
             ("named", np.int64),
             ("exact", np.float64),
             ("sample_traffic", np.float64),
-            ("host", np.int64),  # 1 + the job whose GPUs it shares; 0 for none. Such rows come after those of all hosts
+            (
+                "owner",
+                np.int64,
+            ),  # 1 + the job whose GPUs it shares, 0 for none; such rows come last
         ],
     ),
     align=True,
 )
 # Results of `plan_requested`.
 FITS, NOT_THERE, OUT_OF_RANGE, NO_GPUS, DOES_NOT_RUN, NO_CPUS, NO_MEMORY, NO_NODE = 0, 1, 2, 3, 4, 5, 6, 7
-NO_HOST, OTHER_GPUS, TOO_LARGE_TOGETHER = 8, 9, 10
+NO_OWNER, OTHER_GPUS, TOO_LARGE_TOGETHER = 8, 9, 10
 
 
 @leaf
@@ -85,9 +88,9 @@ def node_feeds(world: World, n: int, memory: bool) -> bool:
 
 
 @leaf
-def may_join(world: World, j: int, host: int) -> bool:
+def may_join(world: World, j: int, owner: int) -> bool:
     """Return whether a job may share the GPUs that another job holds for itself in the draft."""
-    return bool(host != j and is_there(world, host) and world.jobs[host].gpus > 0 and world.jobs[host].partner < 0)
+    return bool(owner != j and is_there(world, owner) and world.jobs[owner].gpus > 0 and world.jobs[owner].partner < 0)
 
 
 @leaf
@@ -109,13 +112,13 @@ def plan_rows(world: World, rows: Records) -> tuple[int, int]:
     for i in range(len(rows)):
         row = rows[i]
         job = world.jobs[row.job]
-        if row.host == 0:
+        if row.owner == 0:
             if row.gpus > world.nodes[row.node].free:
                 return NO_GPUS, i
-        elif job.partner != row.host - 1:
-            if job.partner >= 0 or not may_join(world, row.job, row.host - 1):
-                return NO_HOST, i
-            make_partners(world, row.host - 1, row.job)
+        elif job.partner != row.owner - 1:
+            if job.partner >= 0 or not may_join(world, row.job, row.owner - 1):
+                return NO_OWNER, i
+            make_partners(world, row.owner - 1, row.job)
         new_share(world, row.job, row.node, row.gpus, row.cpus, row.memory)
         job.plan = row.plan
         job.batch_size = row.batch_size
@@ -135,9 +138,9 @@ def check_rows(world: World, rows: Records) -> tuple[int, int]:
             return OUT_OF_RANGE, i
         if job.exact == 0.0 and not placement_throughput(world, job, job.first_share) > 0:
             return DOES_NOT_RUN, i
-        if row.host and not same_gpus(world, job, world.jobs[row.host - 1]):
+        if row.owner and not same_gpus(world, job, world.jobs[row.owner - 1]):
             return OTHER_GPUS, i
-        if row.host and not kept_beside_partner(world, job) > 0:
+        if row.owner and not kept_beside_partner(world, job) > 0:
             return TOO_LARGE_TOGETHER, i
         if world.episode[0].shares_cpu_memory:
             if not node_feeds(world, row.node, False):

@@ -48,11 +48,11 @@ def note_refed(world: World, j: int) -> None:
 
 
 @leaf
-def make_partners(world: World, host: int, guest: int) -> None:
-    """Make two jobs partners; the caller counts the GPUs as the host's."""
-    world.jobs[host].partner = guest
-    world.jobs[host].guest = 0
-    world.jobs[guest].partner = host
+def make_partners(world: World, owner: int, guest: int) -> None:
+    """Make two jobs partners; the caller counts the GPUs as the owner's."""
+    world.jobs[owner].partner = guest
+    world.jobs[owner].guest = 0
+    world.jobs[guest].partner = owner
     world.jobs[guest].guest = 1
 
 

@@ -162,7 +162,7 @@ class SimulatedEpisode(ABC):
                 raise self._out_of_range(job, 0) if self._is_there(job) else self._not_there(job)
             if not _names_anything(placement):
                 for node, gpus in placement.gpus.items():
-                    rows.append((job, node, gpus, np.nan, np.nan, -1, 0, 0, 0.0, 0.0, _host(placement)))
+                    rows.append((job, node, gpus, np.nan, np.nan, -1, 0, 0, 0.0, 0.0, _owner(placement)))
             else:
                 rows.extend(self._named_rows(job, placement))
         rows.sort(key=lambda row: row[-1] > 0)
@@ -189,8 +189,8 @@ class SimulatedEpisode(ABC):
         for node, gpus in placement.gpus.items():
             cpus = np.nan if placement.cpus is None else whole_parts(placement.cpus[node])
             memory = np.nan if placement.memory is None else whole_parts(placement.memory[node])
-            batch, host = placement.batch_size or 0, _host(placement)
-            yield job, node, gpus, cpus, memory, plan, batch, named, exact, traffic, host
+            batch, owner = placement.batch_size or 0, _owner(placement)
+            yield job, node, gpus, cpus, memory, plan, batch, named, exact, traffic, owner
 
     def _plan_index(self, plan: ExecutionPlan | None) -> int:
         if plan is None:
@@ -250,14 +250,14 @@ class SimulatedEpisode(ABC):
                 f"job {job}: {self.table.models[record.model]} does not run on {count} GPUs with node "
                 f"{node} ({self.cluster.nodes[node].gpu_type}) among them; place it elsewhere"
             )
-        if wrong in (requested.NO_HOST, requested.OTHER_GPUS, requested.TOO_LARGE_TOGETHER):
-            host = int(rows["host"][place]) - 1
+        if wrong in (requested.NO_OWNER, requested.OTHER_GPUS, requested.TOO_LARGE_TOGETHER):
+            owner = int(rows["owner"][place]) - 1
             reason = {
-                requested.NO_HOST: "which holds none for itself alone; place that one, and at most two together",
+                requested.NO_OWNER: "which holds none for itself alone; place that one, and at most two together",
                 requested.OTHER_GPUS: "which holds other GPUs; both must hold the same",
                 requested.TOO_LARGE_TOGETHER: "but the two do not fit into the memory of a GPU; keep them apart",
             }[wrong]
-            raise AllocationError(f"job {job}: is to share the GPUs of job {host}, {reason}")
+            raise AllocationError(f"job {job}: is to share the GPUs of job {owner}, {reason}")
         if wrong == requested.NO_GPUS:
             changed = {*stopped.tolist(), *rows["job"].tolist()}
             columns = self.state.jobs[0]
@@ -353,8 +353,8 @@ def limited_time(episode: Records) -> LimitedTime:
     )
 
 
-def _host(placement: Placement) -> int:
-    """REQUESTED's `host` of a placement."""
+def _owner(placement: Placement) -> int:
+    """REQUESTED's `owner` of a placement."""
     return 0 if placement.beside is None else placement.beside + 1
 
 

@@ -12,7 +12,7 @@ from envs.performance import DrawnModel, PerformanceModel, cpu_scale, find_throu
 from envs.performance.contention import stage_profile
 from envs.performance.pairs import find_pair_factor
 from envs.simulation.link_limit import LinkLimit
-from envs.simulation.scenario import Scenario
+from envs.simulation.scenario import LATER, Scenario
 from envs.simulation.setup import Setup
 from envs.types import Configuration, FloatArray, IntArray, ResourceTables, SharedResources, seal
 
@@ -154,7 +154,31 @@ def _cpu_memory_factor(
     return factor
 
 
-def _pair_factors(performance: PerformanceModel, models: Sequence[str], gpu_types: Sequence[str]) -> FloatArray:
+def _all_throughputs(setup: Setup, models: Sequence[str], max_gpus: int) -> FloatArray:
+    """float64[num_models, num_gpu_types, max_gpus + 1, NUM_LEVELS], see `ThroughputTable.throughputs`."""
+    gpu_types = setup.cluster.gpu_types
+    throughputs = np.zeros((len(models), len(gpu_types), max_gpus + 1, NUM_LEVELS))
+    if isinstance(setup.performance, DrawnModel):  # with a curve for each job, the queries below take seconds
+        gpus, level = np.indices(throughputs.shape[2:])
+        nodes = np.minimum(np.array([level_nodes(each) for each in range(NUM_LEVELS)])[level], gpus)
+        inside = np.array([node_level(max(each, 1)) for each in range(max_gpus + 1)])[gpus] >= level
+        for (i, model), (t, name) in itertools.product(enumerate(models), enumerate(gpu_types)):
+            curve = setup.performance.curve(model, name, max_gpus)
+            throughputs[i, t] = np.where(inside, curve[gpus, nodes], 0.0)
+        return throughputs
+    configurations = [
+        ((gpu_type, gpus, level), Configuration(name, gpus, min(level_nodes(level), gpus)))
+        for gpu_type, name in enumerate(gpu_types)
+        for gpus in range(1, max_gpus + 1)
+        for level in range(node_level(gpus) + 1)
+    ]
+    for i, model in enumerate(models):
+        for place, configuration in configurations:
+            throughputs[i][place] = find_throughput(setup.performance, model, configuration)
+    return throughputs
+
+
+def _pair_factors(setup: Setup, models: Sequence[str]) -> FloatArray:
     """float64[num_gpu_types, num_models, num_models], see `ThroughputTable`; draws of a model share as the model does.
 
     Where one of two jobs does not fit beside the other, neither fits.
@@ -162,8 +186,8 @@ def _pair_factors(performance: PerformanceModel, models: Sequence[str], gpu_type
     known = sorted({without_draw(model) for model in models})
     factors = np.array(
         [
-            [[find_pair_factor(performance, model, other, gpu_type) for other in known] for model in known]
-            for gpu_type in gpu_types
+            [[find_pair_factor(setup.performance, model, other, gpu_type) for other in known] for model in known]
+            for gpu_type in setup.cluster.gpu_types
         ]
     )
     factors = np.where(factors.transpose(0, 2, 1) > 0, factors, 0.0)
@@ -206,7 +230,7 @@ class ThroughputTable:
     traffic: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     cpu_stage_fraction: FloatArray = field(default_factory=lambda: np.zeros(0))
     cpu_memory: CpuMemoryTable = field(default_factory=lambda: CpuMemoryTable.neutral(0, 0))
-    pair_factors: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    pair_factors: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)), metadata=LATER)
 
     def __post_init__(self) -> None:
         columns = (
@@ -255,7 +279,7 @@ class ThroughputTable:
         cluster, scenario = setup.cluster, setup.scenario
         num_types = len(cluster.gpu_types)
         max_gpus = min(max(max_gpus, 8), cluster.num_gpus)
-        throughputs = np.zeros((len(models), num_types, max_gpus + 1, NUM_LEVELS))
+        throughputs = _all_throughputs(setup, models, max_gpus)
         levels = np.full((num_types, max_gpus + 1), -1, np.int64)
         links = LinkLimit(setup)
         link_limit = np.full((len(models), num_types, max_gpus + 1), np.inf)
@@ -267,23 +291,6 @@ class ThroughputTable:
                 levels[gpu_type, gpus] = node_level(nodes)
                 for i, model in enumerate(models if links.active else ()):
                     link_limit[i, gpu_type, gpus] = links.throughput(model, gpus, nodes, links.least[name])
-        configurations = [
-            ((gpu_type, gpus, level), Configuration(name, gpus, min(level_nodes(level), gpus)))
-            for gpu_type, name in enumerate(cluster.gpu_types)
-            for gpus in range(1, max_gpus + 1)
-            for level in range(node_level(gpus) + 1)
-        ]
-        if isinstance(setup.performance, DrawnModel):  # with a curve for each job, the queries below take seconds
-            gpus, level = np.indices(throughputs.shape[2:])
-            nodes = np.minimum(np.array([level_nodes(each) for each in range(NUM_LEVELS)])[level], gpus)
-            inside = np.array([node_level(max(each, 1)) for each in range(max_gpus + 1)])[gpus] >= level
-            for (i, model), (t, name) in itertools.product(enumerate(models), enumerate(cluster.gpu_types)):
-                curve = setup.performance.curve(model, name, max_gpus)
-                throughputs[i, t] = np.where(inside, curve[gpus, nodes], 0.0)
-            configurations = []
-        for i, model in enumerate(models):
-            for place, configuration in configurations:
-                throughputs[i][place] = find_throughput(setup.performance, model, configuration)
         shared = scenario.cpu_memory == "shared"
         if smaller is not None and smaller.models == tuple(models):
             cpu_memory = smaller.cpu_memory
@@ -291,18 +298,9 @@ class ThroughputTable:
             neutral = CpuMemoryTable.neutral(len(models), num_types)
             cpu_memory = CpuMemoryTable.of_draws(setup, models) if shared else neutral
         columns = _contention_columns(models, max_gpus, scenario)
-        pairs = _pair_factors(setup.performance, models, cluster.gpu_types) if scenario.sharing == "pairs" else None
+        pairs = _pair_factors(setup, models) if scenario.sharing == "pairs" else np.zeros((0, 0, 0))
         links_limit = np.array([int(links.active) + links.covers_plans(model) for model in models], np.int64)
-        return cls(
-            tuple(models),
-            throughputs,
-            levels,
-            link_limit,
-            links_limit,
-            *columns,
-            cpu_memory,
-            np.zeros((0, 0, 0)) if pairs is None else pairs,
-        )
+        return cls(tuple(models), throughputs, levels, link_limit, links_limit, *columns, cpu_memory, pairs)
 
     def shared_resources(self, scenario: Scenario) -> SharedResources:
         """What schedulers may know about the resources that jobs share."""

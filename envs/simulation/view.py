@@ -265,8 +265,8 @@ class StateView:
     def pairs(self) -> dict[JobId, JobId]:
         """The jobs that share GPUs: by the job that held them first, the job beside it."""
         jobs, running = self._engine_side.jobs, self.running
-        hosts = running[(jobs["partner"][running] >= 0) & (jobs["guest"][running] == 0)]
-        return dict(zip(hosts.tolist(), jobs["partner"][hosts].tolist(), strict=True))
+        owners = running[(jobs["partner"][running] >= 0) & (jobs["guest"][running] == 0)]
+        return dict(zip(owners.tolist(), jobs["partner"][owners].tolist(), strict=True))
 
     @property
     def pair_factors(self) -> FloatArray:

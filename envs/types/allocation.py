@@ -73,8 +73,8 @@ class Allocation:
         self.changes: dict[JobId, Placement | None] = {}  # the requested placement by job; None stops the job
         self.next_decision: Seconds = math.inf  # a round takes place at this instant, if none does before it
         self._running = running
-        self._beside: dict[JobId, JobId] = dict(pairs or {}) if keep_running else {}  # its guest, by each host
-        self._alone: set[JobId] = set()  # running guests whose hosts have left
+        self._beside: dict[JobId, JobId] = dict(pairs or {}) if keep_running else {}  # its guest, by each owner
+        self._alone: set[JobId] = set()  # running guests whose owners have left
         self._prefer = prefer
         self._num_gpus = num_gpus
 
@@ -135,30 +135,30 @@ class Allocation:
             self.free_gpus[node] -= gpus
         self.changes[job] = placement
 
-    def _place_beside(self, job: JobId, placement: Placement, host: JobId) -> None:
+    def _place_beside(self, job: JobId, placement: Placement, owner: JobId) -> None:
         """Place a job on the GPUs that another one holds for itself."""
-        held = self.placement(host) if host != job else None
+        held = self.placement(owner) if owner != job else None
         if held is None:
             raise AllocationError(
-                f"job {job}: is to share the GPUs of job {host}, which holds none; place that one first"
+                f"job {job}: is to share the GPUs of job {owner}, which holds none; place that one first"
             )
-        if held.beside is not None or self._beside.get(host, job) != job:
-            third = held.beside if held.beside is not None else self._beside[host]
+        if held.beside is not None or self._beside.get(owner, job) != job:
+            third = held.beside if held.beside is not None else self._beside[owner]
             raise AllocationError(
-                f"job {job}: is to share the GPUs of job {host}, which shares them with job {third}; at most two may"
+                f"job {job}: is to share the GPUs of job {owner}, which shares them with job {third}; at most two may"
             )
         if dict(held.gpus) != dict(placement.gpus):
             raise AllocationError(
-                f"job {job}: asks for GPUs {dict(placement.gpus)} beside job {host}, which holds {dict(held.gpus)}; "
+                f"job {job}: asks for GPUs {dict(placement.gpus)} beside job {owner}, which holds {dict(held.gpus)}; "
                 "both must hold the same"
             )
         if job in self._beside:
             raise AllocationError(
-                f"job {job}: is to share the GPUs of job {host}, while job {self._beside[job]} shares its own; place "
+                f"job {job}: is to share the GPUs of job {owner}, while job {self._beside[job]} shares its own; place "
                 "that one elsewhere first"
             )
         self._leave(job, self.placement(job))
-        self._beside[host] = job
+        self._beside[owner] = job
         self.changes[job] = placement
 
     def _frees(self, job: JobId, before: Placement | None) -> Mapping[NodeId, int]:

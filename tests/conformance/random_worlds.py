@@ -152,28 +152,28 @@ class Whims:
     def _reconsider_guest(self, view: ClusterView, allocation: Allocation, job: JobId, running: Placement) -> None:
         """The same for a job that shares another one's GPUs, which may have been taken from that one."""
         here = allocation.placement(job)
-        host = None if here is not None and here.beside is None else running.beside
-        if host is not None and (there := allocation.placement(host)) is not None and there.gpus != running.gpus:
-            host = None
+        owner = None if here is not None and here.beside is None else running.beside
+        if owner is not None and (there := allocation.placement(owner)) is not None and there.gpus != running.gpus:
+            owner = None
         if self.rng.random() < self.disturb / 2:
             allocation.stop(job)
-        elif host is None or allocation.placement(host) is None:
+        elif owner is None or allocation.placement(owner) is None:
             pass  # it keeps the GPUs for itself, or in an allocation from scratch waits for others
         elif here is None or self.rng.random() < self.disturb:
             names = self._named(view, job, running.gpus) if self.rng.random() < 0.5 else running
-            allocation.place(job, replace(names, beside=host))
+            allocation.place(job, replace(names, beside=owner))
 
     def _join(self, view: ClusterView, allocation: Allocation, job: JobId) -> None:
         """Place a job beside another, mostly one beside which it fits."""
         low, high = int(view.min_gpus[job]), int(view.max_gpus[job])
-        for host in self.rng.permutation(sorted(allocation.jobs())).tolist():
-            placement = allocation.placement(host)
-            if placement is None or placement.beside is not None or allocation.guest(host) is not None:
+        for owner in self.rng.permutation(sorted(allocation.jobs())).tolist():
+            placement = allocation.placement(owner)
+            if placement is None or placement.beside is not None or allocation.guest(owner) is not None:
                 continue
             types = view.cluster.node_types[list(placement.gpus)]
-            fits = (view.pair_factors[types, view.model[job], view.model[host]] > 0).all()
+            fits = (view.pair_factors[types, view.model[job], view.model[owner]] > 0).all()
             if low <= placement.num_gpus <= high and (fits or self.rng.random() < 0.02):
-                allocation.place(job, replace(self._named(view, job, placement.gpus), beside=host))
+                allocation.place(job, replace(self._named(view, job, placement.gpus), beside=owner))
                 return
 
     def _scatter(self, view: ClusterView, allocation: Allocation, job: JobId) -> dict[NodeId, int]:

@@ -36,7 +36,7 @@ class RoundChanges:
     Attributes:
         changed: for each job that the round has changed, its GPUs by node; empty if it gets none.
         tuned: for each job that the round has tuned, its placement.
-        hosts: for each job that shares another one's GPUs, that one.
+        owners: for each job that shares another one's GPUs, that one.
     """
 
     def __init__(self, simulator: ReferenceSimulator, tunings: TuningTable) -> None:
@@ -45,17 +45,17 @@ class RoundChanges:
         self._throughputs: list[list[list[list[float]]]] = simulator.rules.table.throughputs.tolist()
         self.changed: dict[JobId, dict[NodeId, int]] = {}
         self.tuned: dict[JobId, Placement] = {}
-        self.hosts: dict[JobId, JobId] = {}
+        self.owners: dict[JobId, JobId] = {}
 
     def begin(self) -> None:
         """Discard all changes."""
         self.changed, self.tuned = {}, {}
-        self.hosts = {job.id: job.host for job in self.simulator.active if job.host is not None}
+        self.owners = {job.id: job.owner for job in self.simulator.active if job.owner is not None}
 
     def partner(self, job: JobId) -> JobId | None:
         """Return the job that holds the same GPUs."""
-        guests = [guest for guest, host in self.hosts.items() if host == job]
-        return self.hosts.get(job, guests[0] if guests else None)
+        guests = [guest for guest, owner in self.owners.items() if owner == job]
+        return self.owners.get(job, guests[0] if guests else None)
 
     def kept(self, job: JobId, other: JobId, nodes: Iterable[NodeId]) -> float:
         """Return the fraction of its throughput that a job keeps beside another on GPUs of these nodes."""
@@ -84,7 +84,7 @@ class RoundChanges:
     def free(self, node: NodeId) -> int:
         """Return the GPUs of a node that no job holds; 0 while it is down."""
         return self.nodes[node].capacity - sum(
-            gpus for job, gpus in self.jobs_on(node).items() if job not in self.hosts
+            gpus for job, gpus in self.jobs_on(node).items() if job not in self.owners
         )
 
     @property
@@ -138,11 +138,11 @@ class RoundChanges:
         tuned = self.with_tuning(option.job, option.gpus) if option.change == TUNE else None
         after, partner = self.after(option), self.partner(option.job)
         if option.change in (MOVE, EVICT) and partner is not None:
-            self.hosts.pop(option.job, None)
-            self.hosts.pop(partner, None)
+            self.owners.pop(option.job, None)
+            self.owners.pop(partner, None)
         self.changed[option.job] = after
         if option.change == SHARE:
-            self.hosts[option.job] = option.gpus
+            self.owners[option.job] = option.gpus
         self.tuned.pop(option.job, None)
         if tuned is not None and tuned != Placement(tuned.gpus):
             self.tuned[option.job] = tuned
@@ -206,7 +206,7 @@ class RoundChanges:
         allocation = self.simulator.view.allocation(keep_running=True)
         for job in sorted(self.changed):
             allocation.stop(job)
-        for job, gpus in sorted(self.changed.items(), key=lambda change: (change[0] in self.hosts, change[0])):
+        for job, gpus in sorted(self.changed.items(), key=lambda change: (change[0] in self.owners, change[0])):
             if gpus:
-                allocation.place(job, replace(self.placement(job), beside=self.hosts.get(job)))
+                allocation.place(job, replace(self.placement(job), beside=self.owners.get(job)))
         self.simulator.apply(allocation)

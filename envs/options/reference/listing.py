@@ -124,13 +124,13 @@ class Lister:
         """The jobs whose GPUs it can share, by their first nodes."""
         spec, draft = self.draft.job(job).spec, self.draft
         for node in draft.nodes if self.rules.share else ():
-            for host in draft.jobs_on(node.id) if node.id not in self.waited else ():
-                held = draft.held(host)
-                if min(held) != node.id or draft.partner(host) is not None or draft.needs_gpus(host):
+            for owner in draft.jobs_on(node.id) if node.id not in self.waited else ():
+                held = draft.held(owner)
+                if min(held) != node.id or draft.partner(owner) is not None or draft.needs_gpus(owner):
                     continue
-                sized = spec.min_gpus <= draft.gpus(host) <= spec.max_gpus
-                if sized and draft.runs(job, held) and draft.kept(job, host, held) > 0:
-                    yield Option(SHARE, job, node.id, host)
+                sized = spec.min_gpus <= draft.gpus(owner) <= spec.max_gpus
+                if sized and draft.runs(job, held) and draft.kept(job, owner, held) > 0:
+                    yield Option(SHARE, job, node.id, owner)
 
     def _joins_of_gang(self, change: int, job: JobId) -> Iterator[Option]:
         """What further nodes can give: all that the job lacks, or a part if the other nodes can give the rest."""
@@ -200,6 +200,6 @@ class Lister:
         own = held if self.draft.partner(job) is None else {}
         for node in self._shown():
             has_room = self.draft.free(node) + own.get(node, 0) >= total
-            elsewhere = held.get(node) != total or job in self.draft.hosts
+            elsewhere = held.get(node) != total or job in self.draft.owners
             if elsewhere and has_room and self.draft.runs(job, {node: total}):
                 yield Option(MOVE, job, node, total)

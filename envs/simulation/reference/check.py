@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from envs.simulation.exact import PARTS, whole_parts
 from envs.simulation.reference.objects import Job, JobStatus, Node
-from envs.simulation.reference.pairs import Requested, check_pair, gpus_after, hosts_after
+from envs.simulation.reference.pairs import Requested, check_pair, gpus_then, owners_after
 from envs.simulation.reference.rules import ReferenceRules
 from envs.types import AllocationError, JobId, NodeId, PerformanceError, Placement, Seconds
 
@@ -31,14 +31,14 @@ def check_requested(
         if placement is not None:
             _check_job(jobs[job], placement, len(nodes), rules)
     active = [job for job in jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
-    hosts = hosts_after(requested, active)
-    for guest, host in hosts.items():
+    owners = owners_after(requested, active)
+    for guest, owner in owners.items():
         if guest in requested:
-            check_pair(jobs[guest], host, requested, hosts, jobs, rules)
+            check_pair(jobs[guest], owner, requested, owners, jobs, rules)
     for node in nodes:
-        _check_gpus(node, requested, hosts)
+        _check_gpus(node, requested, owners)
         if rules.shared:
-            shared = sum(gpus_after(jobs[guest], requested).get(node.id, 0) for guest in hosts)
+            shared = sum(gpus_then(jobs[guest], requested).get(node.id, 0) for guest in owners)
             for resource in ("cpus", "memory"):
                 _check_amounts(node, resource, requested, shared)
 
@@ -75,13 +75,13 @@ def _check_job(job: Job, placement: Placement, num_nodes: int, rules: ReferenceR
         )
 
 
-def _check_gpus(node: Node, requested: Requested, hosts: Mapping[JobId, JobId]) -> None:
+def _check_gpus(node: Node, requested: Requested, owners: Mapping[JobId, JobId]) -> None:
     """Check that the GPUs of a node suffice for the requested placements and the jobs that do not change."""
-    kept = sum(share.gpus for share in node.shares if share.job.id not in requested and share.job.id not in hosts)
+    kept = sum(share.gpus for share in node.shares if share.job.id not in requested and share.job.id not in owners)
     asked = sum(
         placement.gpus.get(node.id, 0)
         for job, placement in requested.items()
-        if placement is not None and job not in hosts
+        if placement is not None and job not in owners
     )
     if kept + asked > node.capacity:
         raise AllocationError(f"node {node.id}: {asked} GPUs are asked for, {node.capacity - kept} are free")

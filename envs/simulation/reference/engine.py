@@ -16,7 +16,7 @@ from envs.simulation.log import EventKind, EventLog
 from envs.simulation.reference.check import check_requested
 from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node, jobs_of
-from envs.simulation.reference.pairs import hosts_after, join, leave_partner, unchanged, works_as_before
+from envs.simulation.reference.pairs import join_owner, leave_partner, owners_after, unchanged, works_as_before
 from envs.simulation.reference.progress import Progress
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.reference.snapshot import (
@@ -324,7 +324,7 @@ class ReferenceSimulator:
             for job in self.running():
                 requested.setdefault(job.id, None)
         check_requested(requested, self.jobs, self.nodes, self.rules, self.time)
-        hosts = hosts_after(requested, self.active)
+        owners = owners_after(requested, self.active)
         self.next_decision = allocation.next_decision
         changes = [
             (self.jobs[job], requested[job]) for job in sorted(requested) if not unchanged(self.jobs[job], requested)
@@ -348,8 +348,8 @@ class ReferenceSimulator:
             if placement is not None:
                 job.take(placement, self.nodes)
                 self.uneven.update(share.node for share in job.shares)
-        for guest, host in hosts.items():
-            self.refed |= join(self.jobs[guest], self.jobs[host], self.rules)
+        for guest, owner in owners.items():
+            self.refed |= join_owner(self.jobs[guest], self.jobs[owner], self.rules)
         self._divide()
         for job in stops:
             job.num_preemptions += 1

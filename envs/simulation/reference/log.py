@@ -30,8 +30,8 @@ class EventLogWriter:
         for share in job.shares:
             self.shares.append((share.node.id, share.gpus, share.cpus, share.memory))
         plan = -1 if job.plan is None else self.plans.index(job.plan)
-        host = -1 if job.host is None else job.host
-        self.events.append((time, kind, job.id, first, len(job.shares), plan, job.batch_size or 0, host))
+        owner = -1 if job.owner is None else job.owner
+        self.events.append((time, kind, job.id, first, len(job.shares), plan, job.batch_size or 0, owner))
 
     def node(self, time: Seconds, kind: EventKind, node: Node) -> None:
         """Add DOWN or UP of a node."""

@@ -208,7 +208,7 @@ class Job:
         return gpus == dict(placement.gpus) and (self.plan, self.batch_size) == (placement.plan, placement.batch_size)
 
     @property
-    def host(self) -> JobId | None:
+    def owner(self) -> JobId | None:
         """The job whose GPUs it shares as a guest."""
         return self.partner.id if self.partner is not None and self.guest else None
 
@@ -233,7 +233,7 @@ class Job:
             memory={share.node.id: share.memory for share in self.shares} if self.names_memory else None,
             plan=self.plan,
             batch_size=self.batch_size,
-            beside=self.host,
+            beside=self.owner,
         )
 
 

@@ -9,31 +9,31 @@ from envs.types import AllocationError, JobId, NodeId, Placement
 Requested = Mapping[JobId, Placement | None]
 
 
-def hosts_after(requested: Requested, active: Sequence[Job]) -> dict[JobId, JobId]:
-    """Return the host of each job that will share another one's GPUs, by job.
+def owners_after(requested: Requested, active: Sequence[Job]) -> dict[JobId, JobId]:
+    """Return the owner of each job that will share another one's GPUs, by job.
 
-    A job that is not changed goes on beside its host while that one keeps its GPUs.
+    A job that is not changed goes on beside its owner while that one keeps its GPUs.
 
     Args:
         requested: see `check_requested`.
         active: the jobs in the system.
     """
-    hosts: dict[JobId, JobId] = {}
+    owners: dict[JobId, JobId] = {}
     for job in active:
-        placement, host = requested.get(job.id), job.host
+        placement, owner = requested.get(job.id), job.owner
         if job.id in requested:
             if placement is not None and placement.beside is not None:
-                hosts[job.id] = placement.beside
-        elif host is not None and keeps_gpus(job, host, requested):
-            hosts[job.id] = host
-    return hosts
+                owners[job.id] = placement.beside
+        elif owner is not None and keeps_gpus(job, owner, requested):
+            owners[job.id] = owner
+    return owners
 
 
-def keeps_gpus(guest: Job, host: JobId, requested: Requested) -> bool:
-    """Return whether the host of a guest that is not changed keeps its GPUs for itself and the guest."""
-    if host not in requested:
+def keeps_gpus(guest: Job, owner: JobId, requested: Requested) -> bool:
+    """Return whether the owner of a guest that is not changed keeps its GPUs for itself and the guest."""
+    if owner not in requested:
         return True
-    placement = requested[host]
+    placement = requested[owner]
     if placement is None or placement.beside is not None:
         return False
     return dict(placement.gpus) == {share.node.id: share.gpus for share in guest.shares}
@@ -41,9 +41,9 @@ def keeps_gpus(guest: Job, host: JobId, requested: Requested) -> bool:
 
 def check_pair(
     guest: Job,
-    host: JobId,
+    owner: JobId,
     requested: Requested,
-    hosts: Mapping[JobId, JobId],
+    owners: Mapping[JobId, JobId],
     jobs: Sequence[Job],
     rules: ReferenceRules,
 ) -> None:
@@ -54,17 +54,17 @@ def check_pair(
     """
     if rules.setup.scenario.sharing == "off":
         raise AllocationError(f"job {guest.id}: the scenario lets no jobs share GPUs; leave beside None")
-    mine, its = gpus_after(guest, requested), gpus_after(jobs[host], requested) if 0 <= host < len(jobs) else {}
-    if not its or guest.id == host or host in hosts or list(hosts.values()).count(host) > 1:
-        raise AllocationError(f"job {guest.id}: job {host} holds no GPUs for itself that it could share")
+    mine, its = gpus_then(guest, requested), gpus_then(jobs[owner], requested) if 0 <= owner < len(jobs) else {}
+    if not its or guest.id == owner or owner in owners or list(owners.values()).count(owner) > 1:
+        raise AllocationError(f"job {guest.id}: job {owner} holds no GPUs for itself that it could share")
     if mine != its:
-        raise AllocationError(f"job {guest.id}: is given {mine} beside job {host}, which holds {its}")
+        raise AllocationError(f"job {guest.id}: is given {mine} beside job {owner}, which holds {its}")
     for node in mine:
-        if not rules.table.pair_factors[rules.node_types[node], guest.model, jobs[host].model] > 0:
-            raise AllocationError(f"job {guest.id}: does not fit on GPUs of node {node} beside job {host}")
+        if not rules.table.pair_factors[rules.node_types[node], guest.model, jobs[owner].model] > 0:
+            raise AllocationError(f"job {guest.id}: does not fit on GPUs of node {node} beside job {owner}")
 
 
-def gpus_after(job: Job, requested: Requested) -> dict[NodeId, int]:
+def gpus_then(job: Job, requested: Requested) -> dict[NodeId, int]:
     """GPUs by node that a job will hold."""
     if job.id in requested:
         placement = requested[job.id]
@@ -72,16 +72,16 @@ def gpus_after(job: Job, requested: Requested) -> dict[NodeId, int]:
     return {share.node.id: share.gpus for share in job.shares}
 
 
-def changes_pair(job: Job, placement: Placement, requested: Requested) -> bool:
-    """Return whether a running job joins another one, or leaves its host, which stays: it moves to other GPUs."""
+def joins_or_leaves(job: Job, placement: Placement, requested: Requested) -> bool:
+    """Return whether a running job joins another one, or leaves its owner, which stays: it moves to other GPUs."""
     if placement.beside is not None:
-        return placement.beside != job.host
-    return job.host is not None and keeps_gpus(job, job.host, requested)
+        return placement.beside != job.owner
+    return job.owner is not None and keeps_gpus(job, job.owner, requested)
 
 
 def works_as_before(job: Job, placement: Placement, requested: Requested) -> bool:
     """Return whether a running job keeps its GPUs, plan and batch size."""
-    return job.works_as(placement) and not changes_pair(job, placement, requested)
+    return job.works_as(placement) and not joins_or_leaves(job, placement, requested)
 
 
 def unchanged(job: Job, requested: Requested) -> bool:
@@ -100,10 +100,10 @@ def leave_partner(job: Job) -> set[Job]:
     return {job, partner}
 
 
-def join(guest: Job, host: Job, rules: ReferenceRules) -> set[Job]:
+def join_owner(guest: Job, owner: Job, rules: ReferenceRules) -> set[Job]:
     """Let a job share the GPUs of another; return both, or nothing if it does so already."""
-    if guest.host == host.id:
+    if guest.owner == owner.id:
         return set()
-    guest.partner, guest.guest, host.partner, host.guest = host, True, guest, False
-    guest.together, host.together = rules.kept_beside(guest, host), rules.kept_beside(host, guest)
-    return {guest, host}
+    guest.partner, guest.guest, owner.partner, owner.guest = owner, True, guest, False
+    guest.together, owner.together = rules.kept_beside(guest, owner), rules.kept_beside(owner, guest)
+    return {guest, owner}

@@ -279,7 +279,7 @@ class ReferenceView:
     @property
     def pairs(self) -> dict[JobId, JobId]:
         """The jobs that share GPUs: by the job that held them first, the job beside it."""
-        return {job.host: job.id for job in self._engine.active if job.host is not None}
+        return {job.owner: job.id for job in self._engine.active if job.owner is not None}
 
     @property
     def pair_factors(self) -> FloatArray:

@@ -34,23 +34,25 @@ NOTES = (
 )
 
 
-def space_sharing(data: str, folder: Path, rates: tuple[float, ...] = (4.8, 5.2), seed: int = 0) -> Reproduction:
-    """Compare policies with and without pairs, at arrival rates near what the cluster can do.
+def space_sharing(
+    data: str, folder: Path, arrivals_per_hour: tuple[float, ...] = (4.8, 5.2), seed: int = 0
+) -> Reproduction:
+    """Compare policies with and without pairs, at arrivals near what the cluster can do.
 
     Args:
         data: the folder with `profiles/`; empty for the one that MURMURATION_DATA names.
         folder: of the run.
-        rates: jobs an hour; those of the published figures.
+        arrivals_per_hour: jobs an hour; those of the published figures.
         seed: of the draws of jobs.
     """
     if data:
         os.environ["MURMURATION_DATA"] = data
     rows = []
-    for name, rate in PUBLISHED:
-        if rate in rates:
-            alone, shared = (mean_jct(policy, rate, seed) for policy in policies(name))
-            theirs, packed = PUBLISHED[name, rate]
-            rows.append((name, rate, theirs, packed, packed / theirs, alone, shared, shared / alone))
+    for name, per_hour in PUBLISHED:
+        if per_hour in arrivals_per_hour:
+            alone, shared = (mean_jct(policy, per_hour, seed) for policy in policies(name))
+            theirs, packed = PUBLISHED[name, per_hour]
+            rows.append((name, per_hour, theirs, packed, packed / theirs, alone, shared, shared / alone))
     columns = ["policy", "jobs/h", "published (h)", "with pairs", "ratio", "here (h)", "with pairs ", "ratio "]
     table = pd.DataFrame(rows, columns=columns)
     write_frame(table, folder / "space_sharing.csv")
@@ -64,18 +66,18 @@ def policies(name: str) -> tuple[Scheduler, Scheduler]:
     return Gavel(), Packing(Gavel(), urgency=0.0)
 
 
-def mean_jct(scheduler: Scheduler, rate: float, seed: int) -> float:
+def mean_jct(scheduler: Scheduler, per_hour: float, seed: int) -> float:
     """Return the mean JCT of the measured jobs, in hours."""
     performance = GavelModel()
     cluster = ClusterSpec(tuple(NodeSpec(each, 1) for each in TYPES for _ in range(GPUS_EACH)), "gavel_108")
     scenario = Scenario(restart_delay=0.0, rounds=Rounds(False, 360.0), sharing="pairs")
-    jobs = artifact_jobs(rate, np.random.default_rng((seed, round(100 * rate))), performance)
+    jobs = artifact_jobs(per_hour, np.random.default_rng((seed, round(100 * per_hour))), performance)
     result = run_episode(scheduler, Simulator(jobs, Setup(cluster, performance, scenario), seed))
     done = result.records["finish_time"] - result.records["submit_time"]
     return float(done[FIRST_MEASURED:NUM_JOBS].mean() / 3600)
 
 
-def artifact_jobs(rate: float, rng: np.random.Generator, performance: PerformanceModel) -> Workload:
+def artifact_jobs(per_hour: float, rng: np.random.Generator, performance: PerformanceModel) -> Workload:
     """Draw jobs as the artifact does: Poisson arrivals, one of the job types each, one GPU.
 
     Four fifths take 10 ** U(1.5, 3) minutes on a V100, the others 10 ** U(3, 4). As many follow as were measured.
@@ -83,10 +85,10 @@ def artifact_jobs(rate: float, rng: np.random.Generator, performance: Performanc
     time: Seconds = 0.0
     specs = []
     for i in range(NUM_JOBS + NUM_JOBS - FIRST_MEASURED):
-        time += float(rng.exponential(3600 / rate))
+        time += float(rng.exponential(3600 / per_hour))
         long = rng.random() >= 0.8
         minutes = 10 ** (rng.uniform(3, 4) if long else rng.uniform(1.5, 3))
         model = performance.models[int(rng.integers(len(performance.models)))]
         work = 60 * minutes * performance.throughput(model, Configuration("V100", 1))
         specs.append(JobSpec(id=i, submit_time=time, num_gpus=1, work=work, model=model))
-    return Workload.of(specs, f"gavel at {rate:g} jobs an hour")
+    return Workload.of(specs, f"gavel at {per_hour:g} jobs an hour")

@@ -109,7 +109,7 @@ def finish_of(engine: Simulator, job: int) -> float:
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_guest_that_gets_gpus_of_its_own_moves_if_its_host_stays(stays):
+def test_a_guest_that_gets_gpus_of_its_own_moves_if_its_owner_stays(stays):
     engine = simulator(("light", 0.0, 100.0, 1), ("heavy", 0.0, 100.0, 1), ("light", 20.0, 1.0, 1))
     assert engine.advance()
     place(engine, j0=Placement({0: 1}), j1=Placement({0: 1}, beside=0))
@@ -123,7 +123,7 @@ def test_a_guest_that_gets_gpus_of_its_own_moves_if_its_host_stays(stays):
     assert finish_of(engine, 1) == (118.0 if stays else 110.0)
 
 
-def test_a_host_that_changes_in_place_keeps_its_guest():
+def test_a_owner_that_changes_in_place_keeps_its_guest():
     engine = simulator(("light", 0.0, 200.0, 2), ("light", 0.0, 100.0, 2), ("heavy", 20.0, 1.0, 1), cpu_memory="shared")
     assert engine.advance()
     place(engine, j0=Placement({0: 2}), j1=Placement({0: 2}, beside=0))
@@ -177,9 +177,9 @@ def test_two_at_most_and_no_chains():
     allocation = engine.view.allocation()
     allocation.place(0, Placement({0: 1}))
     allocation.place(1, Placement({0: 1}, beside=0))
-    for host in (0, 1):
+    for owner in (0, 1):
         with pytest.raises(AllocationError, match="at most two may"):
-            allocation.place(2, Placement({0: 1}, beside=host))
+            allocation.place(2, Placement({0: 1}, beside=owner))
     allocation.place(3, Placement({0: 1}))
     with pytest.raises(AllocationError, match="while job 1 shares its own"):
         allocation.place(0, Placement({0: 1}, beside=3))

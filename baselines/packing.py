@@ -207,7 +207,7 @@ class Packing:
         kept = _least(view.pair_factors[:, own, others].T, owners.on_type)
         left = _least(view.pair_factors[:, others, own].T, owners.on_type)
         there = _least(throughputs[:, size].T, owners.on_type)
-        reached = _least(most_nodes[:, size].T, owners.on_type) >= owners.num_nodes
+        reached = _least(most_nodes[:, size].T.astype(np.float64), owners.on_type) >= owners.num_nodes
         usual = throughputs[:, min(int(view.num_gpus[job]), throughputs.shape[1] - 1)].max()
         fits = sized & reached & (kept > 0) & (np.minimum(kept, left) >= self.least_kept) & (there > 0) & (usual > 0)
         gain = kept * there / max(usual, 1e-12) - weight * (1.0 - left)

@@ -305,7 +305,8 @@ def _read_placement(entry: Entry) -> Placement:
             )
     chosen, batch = entry.optional("plan"), entry.optional("batch_size")
     plan = None if chosen is None else _read_plan(chosen)
-    return Placement(gpus, **amounts, plan=plan, batch_size=None if batch is None else batch.whole(1, 10**9))
+    size = None if batch is None else batch.whole(1, 10**9)
+    return Placement(gpus, amounts.get("cpus"), amounts.get("memory"), plan, size)
 
 
 def _read_plan(entry: Entry) -> ExecutionPlan:

@@ -30,7 +30,7 @@ def find_pair_factor(performance: PerformanceModel, model: str, other: str, gpu_
             "gpu_type); add it, or set scenario.sharing=off"
         )
     found = asked(model, other, gpu_type)
-    if isinstance(found, Real) and not isinstance(found, bool) and 0.0 <= found <= 1.0:
+    if isinstance(found, Real) and not isinstance(found, bool) and 0.0 <= float(found) <= 1.0:
         return float(found)
     text = " ".join(repr(found).split())
     raise PerformanceError(

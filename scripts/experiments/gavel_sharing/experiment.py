@@ -55,7 +55,7 @@ def space_sharing(
             rows.append((name, per_hour, theirs, packed, packed / theirs, alone, shared, shared / alone))
     columns = ["policy", "jobs/h", "published (h)", "with pairs", "ratio", "here (h)", "with pairs ", "ratio "]
     table = pd.DataFrame(rows, columns=columns)
-    write_frame(table, folder / "space_sharing.csv")
+    write_frame(folder / "space_sharing.csv", table)
     return Reproduction([("mean JCT without and with two jobs on a GPU", table)], list(NOTES))
 
 

@@ -54,7 +54,7 @@ def test_changes_of_running_jobs_score_lower_at_first(make, runs):
         with torch.no_grad():
             scores[reluctance] = network.scores(decision).numpy()
     lower = runs & ~np.isin(np.arange(len(ACTION_NAMES)), (OPTION_WAIT, OPTION_START))
-    np.testing.assert_allclose(scores[0.0] - scores[6.0], 6.0 * lower, atol=1e-5)
+    np.testing.assert_allclose(scores[0] - scores[6], 6.0 * lower, atol=1e-5)
 
 
 def test_an_untrained_policy_changes_running_jobs_less_often():

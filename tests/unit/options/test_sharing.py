@@ -56,7 +56,7 @@ def test_scheduler_and_environment_leave_one_log(changes):
     assert shared > 12
 
 
-def pair_world(**rules: object) -> OptionBatch:
+def pair_world(max_decisions: int = 64) -> OptionBatch:
     """Two jobs on a node of one GPU, the light one first."""
     jobs = [
         JobSpec(id=i, submit_time=0.0, num_gpus=1, work=100.0, model=model)
@@ -64,7 +64,9 @@ def pair_world(**rules: object) -> OptionBatch:
     ]
     scenario = Scenario(restart_delay=0.0, sharing="pairs")
     cluster = ClusterSpec((NodeSpec("V100", 1),), "one")
-    return play_area(cluster, Workload.of(jobs, "pair"), OptionRules(share=True, **rules), scenario, Together())
+    return play_area(
+        cluster, Workload.of(jobs, "pair"), OptionRules(share=True, max_decisions=max_decisions), scenario, Together()
+    )
 
 
 def test_the_other_job_is_an_option_once_one_runs():

@@ -63,7 +63,8 @@ def finish(engine: Simulator) -> list[float]:
         engine.apply(engine.view.allocation(keep_running=True))
     result = engine.result("by hand")
     Audit(engine.setup).check(result)
-    return result.records["finish_time"].tolist()
+    times: list[float] = result.records["finish_time"].tolist()
+    return times
 
 
 def test_a_pair_worked_by_hand():
@@ -208,7 +209,7 @@ def test_sharing_is_off_by_default():
 
 def test_settings_that_cannot_be():
     with pytest.raises(MurmurationError, match="scenario.sharing is 'three'; it must be off or pairs"):
-        Scenario(sharing="three")
+        Scenario(sharing="three")  # type: ignore[arg-type]
     with pytest.raises(MurmurationError, match="there are no beliefs about pairs"):
         Scenario(sharing="pairs", batch_sizes="usual", information=Information(throughput="observed"))
     specs = [JobSpec(id=0, submit_time=0.0, num_gpus=1, work=1.0, model="any")]

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.optimize
 
 from envs.metrics.one_machine import OneMachine
-from envs.performance import BatchSizes, find_throughput
+from envs.performance import BatchSizes, find_pair_factor, find_throughput, without_draw
 from envs.simulation import LinkLimit, Setup
 from envs.types import BoolArray, ClusterError, Configuration, FloatArray, IntArray, PerformanceError, Seconds
 from envs.workloads import Workload
@@ -29,6 +29,24 @@ NOTHING_OFFERED = (1, 0)  # an empty range of batch sizes
 BATCH_SLACK = 0.02  # allowed overestimate of the throughput at the fastest batch size; saves evaluations
 
 
+def most_together(workload: Workload, setup: Setup) -> FloatArray:
+    """float64[num_gpu_types]: the most that two jobs on a GPU do together, in units of what each does alone.
+
+    If both count their share of it, no GPU-second is counted more than once.
+    """
+    gpu_types = setup.cluster.gpu_types
+    if setup.scenario.sharing == "off":
+        return np.ones(len(gpu_types))
+    models = sorted({without_draw(model) for model in workload.models})
+    pairs = list(itertools.combinations_with_replacement(models, 2))
+    found = [
+        [sum(find_pair_factor(setup.performance, *names, gpu_type) for names in ((a, b), (b, a))) for a, b in pairs]
+        for gpu_type in gpu_types
+    ]
+    most: FloatArray = np.maximum(np.array(found).max(axis=1), 1.0)
+    return most
+
+
 @dataclass(frozen=True)
 class Relaxation:
     """A workload without nodes: for each job its least duration and its least demand of GPU-seconds.
@@ -37,7 +55,7 @@ class Relaxation:
         submit_time: float64[num_jobs], seconds.
         alone: float64[num_jobs], seconds that a job takes with as many of the fastest GPUs as it can use.
         demand: float64[num_jobs, num_gpu_types], GPU-seconds that a job takes at its most efficient size if it runs on
-            this GPU type only; infinite where it does not run.
+            this GPU type only, beside the other job with which most is done; infinite where it does not run.
         num_gpus: int64[num_gpu_types], GPUs of each type.
     """
 
@@ -88,7 +106,7 @@ class Relaxation:
                     )
                 best[row], per_gpu[row] = np.minimum(curve, limit[sizes]).max(), (curve / sizes).max(axis=1)
         with np.errstate(divide="ignore"):
-            demand = jobs["work"][:, None] / per_gpu[job_class]
+            demand = jobs["work"][:, None] / per_gpu[job_class] / most_together(workload, setup)
         counts = np.array(list(cluster.gpus_by_type.values()), dtype=np.int64)
         return cls(jobs["submit_time"].copy(), jobs["work"] / best[job_class], demand, counts)
 

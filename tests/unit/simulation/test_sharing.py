@@ -7,6 +7,7 @@ import pytest
 
 from envs.evaluation.audit import Audit
 from envs.metrics import segments
+from envs.metrics.bounds import Relaxation
 from envs.metrics.cluster import gpu_hours, utilisation
 from envs.performance import IdealModel
 from envs.simulation import EventKind, Information, Scenario, Setup, Simulator
@@ -231,3 +232,11 @@ def test_the_audit_finds_a_third_job_and_other_gpus():
     result.log.events["beside"][third] = 1  # which holds none for itself
     with pytest.raises(ImpossibleResultError, match="job 2 shares GPUs of node 0 .* with job 1"):
         audit.check(result)
+
+
+def test_lower_bounds_count_what_pairs_gain():
+    """Two light jobs keep 0.75 each, so a GPU does 1.5 jobs' worth: four of 90 s end at 240 s, no earlier."""
+    jobs = [("light", 0.0, 90.0, 1)] * 4
+    for sharing, expected in (("off", 360.0), ("pairs", 240.0)):
+        engine = simulator(*jobs, gpus=1, sharing=sharing)
+        assert Relaxation.of(engine.workload, engine.setup).makespan() == pytest.approx(expected)

@@ -210,13 +210,13 @@ def test_every_scheduler_has_a_curve_of_its_own(comparison):
 def stays(draw):
     """Stays on two nodes that never exceed their GPUs: they begin where they fit and end at random."""
     sizes = draw(st.tuples(st.integers(1, 8), st.integers(1, 8)))
-    rows: list[tuple[int, int, int, float, float]] = []
-    running: list[tuple[int, int, int, float, float]] = []
+    rows: list[tuple[int, int, int, float, float, int]] = []
+    running: list[tuple[int, int, int, float, float, int]] = []
     for job in range(draw(st.integers(1, 15))):
         node, now = draw(st.integers(0, 1)), float(job)
         taken = sum(row[2] for row in running if row[1] == node and row[4] > now)
         if taken < sizes[node]:
-            row = (job, node, draw(st.integers(1, sizes[node] - taken)), now, now + draw(st.integers(1, 9)))
+            row = (job, node, draw(st.integers(1, sizes[node] - taken)), now, now + draw(st.integers(1, 9)), -1)
             rows.append(row)
             running.append(row)
     return np.array(rows, SEGMENT), ClusterSpec(tuple(NodeSpec("V100", size) for size in sizes))
@@ -239,19 +239,27 @@ def test_no_two_stays_share_a_gpu(made):
 
 
 def test_more_gpus_than_a_node_has_are_an_error():
-    held = np.array([(0, 0, 3, 0.0, 5.0), (1, 0, 2, 1.0, 2.0)], SEGMENT)
+    held = np.array([(0, 0, 3, 0.0, 5.0, -1), (1, 0, 2, 1.0, 2.0, -1)], SEGMENT)
     with pytest.raises(ValueError, match="node 0: job 1 holds 2 GPUs where 1 are free"):
         lanes(held, ClusterSpec((NodeSpec("V100", 4),)))
 
 
+def test_two_jobs_on_the_same_gpus_have_the_same_lanes_and_half_a_box_each():
+    held = np.array([(0, 0, 1, 0.0, 2.0, -1), (1, 0, 2, 0.0, 5.0, -1), (2, 0, 2, 1.0, 4.0, 1)], SEGMENT)
+    cluster = ClusterSpec((NodeSpec("V100", 4),))
+    assert lanes(held, cluster).tolist() == [(0, 0, 1), (1, 1, 2), (2, 1, 2)]
+    bottom, height, segment = boxes(held, cluster, by_gpu=True)
+    assert (bottom.tolist(), height.tolist(), segment.tolist()) == ([0.0, 1.0, 2.0], [1.0, 2.0, 1.0], [0, 1, 2])
+
+
 def test_a_resized_job_keeps_its_lanes():
-    held = np.array([(0, 0, 1, 0.0, 2.0), (1, 0, 2, 0.0, 5.0), (1, 0, 3, 5.0, 9.0)], SEGMENT)
+    held = np.array([(0, 0, 1, 0.0, 2.0, -1), (1, 0, 2, 0.0, 5.0, -1), (1, 0, 3, 5.0, 9.0, -1)], SEGMENT)
     rows = lanes(held, ClusterSpec((NodeSpec("V100", 4),)))
     assert rows.tolist() == [(0, 0, 1), (1, 1, 2), (2, 0, 3)]
 
 
 def test_lanes_of_nodes_are_shares_of_nodes():
-    held = np.array([(0, 1, 2, 0.0, 2.0)], SEGMENT)
+    held = np.array([(0, 1, 2, 0.0, 2.0, -1)], SEGMENT)
     bottom, height, segment = node_lanes(held, ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 8))))
     assert (bottom.tolist(), height.tolist(), segment.tolist()) == ([1.0], [0.25], [0])
 

@@ -154,7 +154,7 @@ class WhimMarket:
         names = self.setup.scenario.cpu_memory == "shared" and rng.random() < 0.3
         for n, here in gpus.items():
             cpus = np.floor(0.9 * world.nodes[n].cpus * here / world.nodes[n].num_gpus * 64) / 64 if names else np.nan
-            row = (j, n, here, cpus, np.nan, -1, 0, NAMED_CPUS if names else 0, 0.0, 0.0)
+            row = (j, n, here, cpus, np.nan, -1, 0, NAMED_CPUS if names else 0, 0.0, 0.0, 0)
             changes.rows[b, changes.num_rows[b]] = row
             changes.num_rows[b] += 1
 

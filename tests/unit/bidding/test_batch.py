@@ -101,7 +101,7 @@ class Greedy(WhimMarket):
 
     def clear(self, worlds, bids):
         """See `Market`."""
-        self.cleared.rows[0, 0] = (0, 0, 5, np.nan, np.nan, -1, 0, 0, 0.0, 0.0)
+        self.cleared.rows[0, 0] = (0, 0, 5, np.nan, np.nan, -1, 0, 0, 0.0, 0.0, 0)
         self.cleared.num_rows[0] = 1
         return self.cleared
 

@@ -39,7 +39,7 @@ class Told(WhimMarket):
         for job, gpus in self.placements.items():
             if one_of(worlds, 0).jobs["status"][job] == 1:
                 for node, count in gpus.items():
-                    row = (job, node, count, np.nan, np.nan, -1, 0, 0, 0.0, 0.0)
+                    row = (job, node, count, np.nan, np.nan, -1, 0, 0, 0.0, 0.0, 0)
                     self.cleared.rows[0, self.cleared.num_rows[0]] = row
                     self.cleared.num_rows[0] += 1
         return self.cleared

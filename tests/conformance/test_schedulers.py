@@ -134,7 +134,8 @@ def test_without_information_it_runs_or_raises_a_one_line_error(name):
     with pytest.raises(MurmurationError) as error:
         run(name, queueing(), "homogeneous", scenario)
     assert "\n" not in str(error.value)
-    assert type(SCHEDULERS[name]).__name__ in str(error.value)
+    scheduler = SCHEDULERS[name]
+    assert type(getattr(scheduler, "inner", scheduler)).__name__ in str(error.value)
     assert "set scenario.information.work" in str(error.value)
 
 

@@ -24,27 +24,31 @@ from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 def test_segments_worked_by_hand():
     result = three_jobs()
     assert segments(result.log, result.end_time).tolist() == [
-        (0, 0, 4, 0.0, 10.0),
-        (1, 1, 2, 1.0, 3.0),
-        (1, 1, 2, 4.0, 8.0),
-        (2, 0, 4, 10.0, 13.0),
-        (2, 1, 4, 10.0, 13.0),
+        (0, 0, 4, 0.0, 10.0, -1),
+        (1, 1, 2, 1.0, 3.0, -1),
+        (1, 1, 2, 4.0, 8.0, -1),
+        (2, 0, 4, 10.0, 13.0, -1),
+        (2, 1, 4, 10.0, 13.0, -1),
     ]
 
 
 def test_a_resize_ends_one_segment_and_begins_the_next():
     result = fabricated([Told(0, 2, 9, [(1, {0: 2}), (4, {0: 2, 1: 1})], 6)])
-    assert segments(result.log, 6.0).tolist() == [(0, 0, 2, 1.0, 4.0), (0, 0, 2, 4.0, 6.0), (0, 1, 1, 4.0, 6.0)]
+    assert segments(result.log, 6.0).tolist() == [
+        (0, 0, 2, 1.0, 4.0, -1),
+        (0, 0, 2, 4.0, 6.0, -1),
+        (0, 1, 1, 4.0, 6.0, -1),
+    ]
 
 
 def test_segments_are_cut_at_the_end_of_the_run():
     result = fabricated([Told(0, 2, 9, [(1, {0: 2})])], end=5)
-    assert segments(result.log, 5.0).tolist() == [(0, 0, 2, 1.0, 5.0)]
+    assert segments(result.log, 5.0).tolist() == [(0, 0, 2, 1.0, 5.0, -1)]
 
 
 def test_a_stay_of_zero_length_is_dropped():
     result = fabricated([Told(0, 2, 9, [(1, {0: 2}), (1, {0: 3})], 6)])
-    assert segments(result.log, 6.0).tolist() == [(0, 0, 3, 1.0, 6.0)]
+    assert segments(result.log, 6.0).tolist() == [(0, 0, 3, 1.0, 6.0, -1)]
 
 
 def test_a_run_without_starts_has_no_segments():

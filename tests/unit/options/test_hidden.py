@@ -236,5 +236,5 @@ def test_tunings_are_refused_where_throughputs_are_hidden_or_drawn():
         setup, source = drawn_world(information)
         with pytest.raises(MurmurationError, match=r"tune is true where throughputs are hidden or drawn"):
             OptionBatch(setup, source.models, source.num_jobs, rules=OptionRules(tune=True))
-    with pytest.raises(MurmurationError, match=r"env\.tune and env\.beliefs are both true"):
+    with pytest.raises(MurmurationError, match=r"env\.tune is True, env\.beliefs True, env\.share False"):
         OptionRules(tune=True, beliefs=True)

@@ -52,7 +52,7 @@ class Owners:
 
 
 class NodeLoads:
-    """What the jobs on each node can use of its cores and memory, where these are shared.
+    """Cores and memory that the jobs on each node can use, where these are shared.
 
     Args:
         view: the cluster.
@@ -86,7 +86,7 @@ class NodeLoads:
         return wanted
 
     def lost(self, job: JobId, placement: Placement) -> float:
-        """What all jobs on the nodes of a placement lose if a job is added there, in units of the job's own throughput.
+        """Return the loss of all jobs on these nodes if a job is added, in units of the job's own throughput.
 
         An estimate: where more is wanted than there is, each job keeps the fraction that the node has of it.
         """

@@ -41,7 +41,7 @@ DIGITS = 3  # of a modelled factor, as many as measured ones have: the last bits
 
 @dataclass(frozen=True, slots=True)
 class PairEffects:
-    """What models add to the logarithm of a factor; a model without an entry adds nothing."""
+    """Terms that models add to the logarithm of a factor; a model without an entry adds nothing."""
 
     mean: float  # the logarithm of the typical factor
     own: Mapping[str, float]  # by the model of the job itself

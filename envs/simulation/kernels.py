@@ -31,6 +31,7 @@ from envs.simulation.shares import (
     free_list,
     mark_dirty,
     restore_named_settings,
+    same_gpus,
 )
 from envs.simulation.world import World
 from envs.types import IntArray
@@ -157,16 +158,7 @@ def bring_up_to_date(world: World, job: Records, time: float) -> None:
 @leaf
 def same_places(world: World, job: Records) -> bool:
     """Return whether a touched job ends the round on the GPUs that it had at the start."""
-    if job.gpus != job.before_gpus or job.num_shares != job.before_shares:
-        return False
-    now = job.first_share
-    then = job.before_share
-    while now >= 0:
-        if world.shares[now].node != world.shares[then].node or world.shares[now].gpus != world.shares[then].gpus:
-            return False
-        now = world.shares[now].next_of_job
-        then = world.shares[then].next_of_job
-    return not changes_pair(world, job)
+    return bool(same_gpus(world, job.first_share, job.before_share) and not changes_pair(world, job))
 
 
 @leaf
@@ -177,16 +169,7 @@ def changes_pair(world: World, job: Records) -> bool:
     if job.before_partner < 0 or not job.before_guest:
         return False
     owner = world.jobs[job.before_partner]
-    if owner.guest or owner.gpus != job.before_gpus or owner.num_shares != job.before_shares:
-        return False
-    mine = job.before_share
-    its = owner.first_share
-    while mine >= 0:
-        if world.shares[mine].node != world.shares[its].node or world.shares[mine].gpus != world.shares[its].gpus:
-            return False
-        mine = world.shares[mine].next_of_job
-        its = world.shares[its].next_of_job
-    return True
+    return bool(owner.guest == 0 and same_gpus(world, job.before_share, owner.first_share))
 
 
 @leaf

@@ -14,6 +14,7 @@ from envs.simulation.shares import (
     make_partners,
     new_share,
     restore_job,
+    same_gpus,
 )
 from envs.simulation.world import World
 from envs.types import IntArray
@@ -32,10 +33,7 @@ REQUESTED = np.dtype(
             ("named", np.int64),
             ("exact", np.float64),
             ("sample_traffic", np.float64),
-            (
-                "owner",
-                np.int64,
-            ),  # 1 + the job whose GPUs it shares, 0 for none; such rows come last
+            ("owner", np.int64),  # 1 + the job whose GPUs it shares, else 0; such rows come last
         ],
     ),
     align=True,
@@ -94,19 +92,6 @@ def may_join(world: World, j: int, owner: int) -> bool:
 
 
 @leaf
-def same_gpus(world: World, job: Records, other: Records) -> bool:
-    """Return whether two jobs hold the same GPUs in the draft."""
-    mine = job.first_share
-    its = other.first_share
-    while mine >= 0 and its >= 0:
-        if world.shares[mine].node != world.shares[its].node or world.shares[mine].gpus != world.shares[its].gpus:
-            return False
-        mine = world.shares[mine].next_of_job
-        its = world.shares[its].next_of_job
-    return bool(mine < 0 and its < 0)
-
-
-@leaf
 def plan_rows(world: World, rows: Records) -> tuple[int, int]:
     """Put requested rows into the draft until one does not fit; return (error code, row)."""
     for i in range(len(rows)):
@@ -138,7 +123,7 @@ def check_rows(world: World, rows: Records) -> tuple[int, int]:
             return OUT_OF_RANGE, i
         if job.exact == 0.0 and not placement_throughput(world, job, job.first_share) > 0:
             return DOES_NOT_RUN, i
-        if row.owner and not same_gpus(world, job, world.jobs[row.owner - 1]):
+        if row.owner and not same_gpus(world, job.first_share, world.jobs[row.owner - 1].first_share):
             return OTHER_GPUS, i
         if row.owner and not kept_beside_partner(world, job) > 0:
             return TOO_LARGE_TOGETHER, i

@@ -48,6 +48,17 @@ def note_refed(world: World, j: int) -> None:
 
 
 @leaf
+def same_gpus(world: World, one: int, other: int) -> bool:
+    """Return whether two lists of shares, by their first ones, have the same GPUs on the same nodes."""
+    while one >= 0 and other >= 0:
+        if world.shares[one].node != world.shares[other].node or world.shares[one].gpus != world.shares[other].gpus:
+            return False
+        one = world.shares[one].next_of_job
+        other = world.shares[other].next_of_job
+    return bool(one < 0 and other < 0)
+
+
+@leaf
 def make_partners(world: World, owner: int, guest: int) -> None:
     """Make two jobs partners; the caller counts the GPUs as the owner's."""
     world.jobs[owner].partner = guest

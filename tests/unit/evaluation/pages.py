@@ -19,7 +19,9 @@ setTimeout(() => {
     const name = place.dataset.chart || place.id;
     const box = place.getBoundingClientRect();
     const marks = place.querySelectorAll(".point, .lines path, path.js-line");
-    if (!place.querySelector("svg.main-svg")) found.push(`${name}: not drawn`);
+    const drawing = place.querySelector("svg.main-svg");
+    if (!drawing) found.push(`${name}: not drawn`);
+    else if (drawing.getBoundingClientRect().right > box.right + 1) found.push(`${name}: wider than its place`);
     if (!marks.length) found.push(`${name}: empty`);
     for (const title of place.querySelectorAll(".xtitle, .ytitle, .xtick text, .ytick text")) {
       const text = title.getBoundingClientRect();

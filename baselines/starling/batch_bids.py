@@ -6,8 +6,8 @@ import numpy as np
 
 from baselines.parts.scalability import most_per_gpu
 from baselines.parts.submitted import SubmittedJobs
-from baselines.starling.episode_jobs import EpisodeJobs
 from envs.performance import model_profile
+from envs.scheduling import ClusterView
 from envs.simulation.clearing import changed_placements
 from envs.simulation.market import Changes
 from envs.types import Configuration, FloatArray, IntArray, JobId, PerformanceError
@@ -32,7 +32,7 @@ def name_batches(changes: Changes, b: int, gpu_types: IntArray, submitted: Submi
     rows["batch_size"] = np.where(least == most, batches, 0)[place]
 
 
-def shift_batches(changes: Changes, b: int, bids: FloatArray, jobs: EpisodeJobs, *, measured_only: bool) -> None:
+def shift_batches(changes: Changes, b: int, bids: FloatArray, jobs: ClusterView, *, measured_only: bool) -> None:
     """Shift the batch sizes that the changes of an episode name, by bids.
 
     Args:
@@ -53,7 +53,7 @@ def shift_batches(changes: Changes, b: int, bids: FloatArray, jobs: EpisodeJobs,
             rows["batch_size"][mine] = found or 0
 
 
-def shifted_batch(jobs: EpisodeJobs, job: JobId, on: Configuration, bid: float, *, measured_only: bool) -> int | None:
+def shifted_batch(jobs: ClusterView, job: JobId, on: Configuration, bid: float, *, measured_only: bool) -> int | None:
     """Return the batch size to name for a job with a bid; None leaves it to the world.
 
     This is the offered batch size nearest to exp(bid) times the one chosen without the bid, the smaller of two that are
@@ -96,7 +96,7 @@ def nearest_within(target: float, low: int, high: int) -> int:
     return below if target - below <= below + 1 - target else below + 1
 
 
-def runs_at(jobs: EpisodeJobs, job: JobId, on: Configuration, batch_size: int | None) -> bool:
+def runs_at(jobs: ClusterView, job: JobId, on: Configuration, batch_size: int | None) -> bool:
     """Whether a job runs on its GPUs at a batch size; None for the usual one."""
     try:
         return jobs.goodput(job, Configuration(on.gpu_type, on.num_gpus, on.num_nodes, batch_size=batch_size)) > 0

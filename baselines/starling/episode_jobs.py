@@ -8,6 +8,7 @@ from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.starling.compiled import EveryJob
 from baselines.starling.knee import Knees, ScalingGroups
 from baselines.starling.tables import JobTables, tables_of_jobs
+from envs.scheduling import ClusterView
 from envs.simulation import ThroughputTable
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.world import World
@@ -28,7 +29,7 @@ class EpisodeJobs(EveryJob):
         self.num_gpus, self.min_gpus = columns["num_gpus"].copy(), columns["min_gpus"].copy()
         self.max_gpus, self.model = columns["max_gpus"].copy(), columns["model"].copy()
         self.min_batch, self.max_batch = columns["min_batch"].copy(), columns["max_batch"].copy()
-        self.num_beliefs = 0  # a market is attached anew when beliefs change
+        self.num_beliefs = 0  # throughputs are told here
         self._table, self._exact = table, exact
 
     def job(self, job: JobId) -> JobSpec:
@@ -84,7 +85,7 @@ class BatchTables:
         self._thresholds, self._gangs, self._analyser = thresholds, gangs, analyser
         self._index: dict[tuple[int, ...], int] = {}
         self._groups: list[ScalingGroups] = []
-        self._entered: dict[int, tuple[Knees, EpisodeJobs]] = {}
+        self._entered: dict[int, tuple[Knees, ClusterView]] = {}
         self.by_job: IntArray = np.zeros((batch_size, 3, num_jobs), np.int64)
         self.requested: FloatArray = np.zeros((batch_size, num_jobs))
         self.shared: JobTables
@@ -99,29 +100,61 @@ class BatchTables:
             if key not in self._index:
                 self._index[key] = len(self._groups)
                 self._groups.append(group_of(knees.by_group, int(knees.group[job])))
-        count = len(keys)
-        self.by_job[b, 0, :count] = [self._index[key] for key in keys]
+        self.by_job[b, 0, : len(keys)] = [self._index[key] for key in keys]
+        self._write_jobs(b, knees)
+        if len(self._groups) > known:
+            self._stack(knees, ScalingGroups(*(np.array(values) for values in zip(*self._groups, strict=True))))
+
+    def believe(self, b: int, view: ClusterView) -> None:
+        """Enter the jobs that an episode has by now, at believed throughputs; groups are those of this episode alone.
+
+        Args:
+            b: the episode. All episodes of the batch are entered in this way, or none.
+            view: its present round.
+        """
+        knees, _ = self._entered.get(b) or (self._new_knees(view.cluster), view)
+        changed, self._entered[b] = knees.look_up(view), (knees, view)
+        if not changed:
+            return
+        self._write_jobs(b, knees)
+        episodes = [knees for knees, _ in self._entered.values()]
+        ends = np.cumsum([len(each.by_group.gpus) for each in episodes])
+        for place, each, end in zip(self._entered, episodes, ends.tolist(), strict=True):
+            self.by_job[place, 0, : len(each.group)] = each.group + end - len(each.by_group.gpus)
+        columns = zip(
+            *(each.by_group._replace(sizes=each.by_group.sizes.swapaxes(0, 1)) for each in episodes), strict=True
+        )
+        self._stack(knees, ScalingGroups(*(np.concatenate(values) for values in columns)))
+
+    def _write_jobs(self, b: int, knees: Knees) -> None:
+        """Write what does not depend on the numbers of groups."""
+        count = len(knees.model)
         self.by_job[b, 1, :count], self.by_job[b, 2, :count] = knees.model, knees.num_gpus
         self.requested[b, :count] = knees.requested_throughput
-        if len(self._groups) > known:
-            stacked = ScalingGroups(*(np.array(values) for values in zip(*self._groups, strict=True)))
-            everything = copy.copy(knees)  # the episode's own groups stay as they are
-            everything.by_group = stacked._replace(sizes=np.ascontiguousarray(stacked.sizes.swapaxes(0, 1)))
-            self.shared = tables_of_jobs(everything, self._gangs)
 
-    def entered(self, b: int) -> tuple[Knees, EpisodeJobs]:
+    def _stack(self, knees: Knees, stacked: ScalingGroups) -> None:
+        """Make tables of the groups of all episodes, by group and then by variant; `knees` are those of one of them."""
+        everything = copy.copy(knees)  # the episode's own groups stay as they are
+        everything.by_group = stacked._replace(sizes=np.ascontiguousarray(stacked.sizes.swapaxes(0, 1)))
+        self.shared = tables_of_jobs(everything, self._gangs)
+
+    def entered(self, b: int) -> tuple[Knees, ClusterView]:
         """Return the sizes and the jobs of an episode."""
         return self._entered[b]
 
     def _look_up(self, b: int, jobs: EpisodeJobs) -> Knees:
         """Return the sizes of an episode's jobs; those that were entered before are not looked up again."""
         knees, earlier = self._entered.get(b, (None, None))
-        if knees is None or earlier is None or not jobs.continues(earlier):
-            analysed = None if self._analyser is None else AnalysedJobs(self._analyser, jobs.cluster)
-            knees = Knees(self._thresholds, analysed)
+        if knees is None or not isinstance(earlier, EpisodeJobs) or not jobs.continues(earlier):
+            knees = self._new_knees(jobs.cluster)
         knees.look_up(jobs.view)
-        self._entered[b] = knees, jobs
+        self._entered[b] = knees, jobs.view
         return knees
+
+    def _new_knees(self, cluster: ClusterSpec) -> Knees:
+        """Return sizes of no jobs yet."""
+        analysed = None if self._analyser is None else AnalysedJobs(self._analyser, cluster)
+        return Knees(self._thresholds, analysed)
 
 
 def group_of(groups: ScalingGroups, place: int) -> ScalingGroups:

@@ -1,12 +1,13 @@
 """Explore where throughputs must be found out: what trying a GPU type would teach is worth something to a long job."""
 
+import math
+from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 import numpy as np
 
 from envs.scheduling import ClusterView
 from envs.types import (
-    Allocation,
     BoolArray,
     Configuration,
     FloatArray,
@@ -103,19 +104,24 @@ class Exploration:
         hopeful = {job: self._raise(view, job) for job in long} if self.rules.optimism > 0 else {}
         return cast(ClusterView, HopefulView(view, hopeful, self._version))
 
-    def ask_again(self, view: ClusterView, allocation: Allocation) -> None:
-        """Name the instant at which the first of the new placements will have shown its throughput."""
+    def next_look(self, view: ClusterView, changes: Mapping[JobId, Placement | None]) -> Seconds:
+        """Return when the first of the new placements will have shown its throughput, in s; infinite if none will.
+
+        Args:
+            view: the round.
+            changes: the placements that it decides on, None for jobs that are stopped; see `Allocation.changes`.
+        """
         if view.num_beliefs == 0:
-            return
-        for job, placement in allocation.changes.items():
+            return math.inf
+        for job, placement in changes.items():
             self._looks.pop(job, None)
             if placement is not None and _is_new(view, job, placement):
                 begun = bool(view.attained_service(np.array([job]))[0] > 0)
                 delay = view.restart_delay[job] if begun else view.start_delay[job]
                 self._looks[job] = view.time + float(delay) + JUST_AFTER
-        runs = {*view.running.tolist(), *allocation.changes}
+        runs = {*view.running.tolist(), *changes}
         self._looks = {job: when for job, when in self._looks.items() if job in runs and when > view.time}
-        allocation.next_decision = min([allocation.next_decision, *self._looks.values()])
+        return min(self._looks.values(), default=math.inf)
 
     def _raise(self, view: ClusterView, job: JobId) -> FloatArray:
         """Return the table of a job, raised by GPU type."""

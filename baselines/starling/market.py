@@ -9,11 +9,14 @@ from baselines.parts.scalability import Analyser
 from baselines.starling.batch_bids import name_batches, shift_batches
 from baselines.starling.compiled import Deciding, changed_rows, deciding, propose
 from baselines.starling.episode_jobs import BatchTables, EpisodeJobs
+from baselines.starling.exploring import Exploration
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from baselines.starling.round import Proposal, StarlingRules
 from baselines.starling.scheduler import Starling
 from baselines.starling.tables import JobTables, NodeTables, tables_of_nodes
+from envs.scheduling import ClusterView
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
+from envs.simulation.clearing import placements_of
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import jit
 from envs.simulation.market import BidArrays, Changes, add_row, clear_changes, in_round, no_changes
@@ -102,7 +105,8 @@ def clear_starling(
 class StarlingMarket:
     """Starling with bids as offsets to its own view of the jobs; see `baselines.starling.offsets.Offsets`.
 
-    Bids of 0 give what `Starling.schedule` decides, to the bit.
+    Bids of 0 give what `Starling.schedule` decides, to the bit. Where throughputs must be found out, it decides on the
+    beliefs of the view that `begin` is given, so `begin` is called in every round, and it explores as Starling does.
 
     Where the scenario lets batch sizes be chosen, it names those of best goodput, if Starling does. A bid for a batch
     size moves the one that is named (`baselines.starling.batch_bids.shifted_batch`) when the job starts, or gets other
@@ -135,14 +139,16 @@ class StarlingMarket:
         self._cleared: Changes
         self._silent: BidArrays
         self._decision: Deciding | None = None
+        self._explorations: dict[int, tuple[Exploration, SimulationView]] = {}  # by episode, with its present view
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the kernels' addresses, which mean nothing in another process."""
         return self.__dict__ | {"_decision": None}
 
     def attach(self, setup: Setup, table: ThroughputTable, state: State) -> Self:
-        """Return a market with tables for the episodes of a state."""
+        """Return a market with tables for the episodes of a state; what an attached one explores goes on."""
         market = copy(self)
+        market._explorations = dict(self._explorations)
         market._analyser, market._tables, market._decision = None, None, None
         market._setup, market._table, market._exact = setup, table, ExactThroughputs(setup)
         if self.starling.batch == "best" and setup.scenario.batch_sizes != "usual":
@@ -166,8 +172,18 @@ class StarlingMarket:
             knees = (tuning.knee, *(variant.knee for variant in starling.variants))
             gangs = (tuning.gang, *(variant.gang for variant in starling.variants))
             self._tables, self._rules = BatchTables(knees, gangs, self._analyser, *self._shape), starling.rules(tuning)
-        jobs = EpisodeJobs(worlds, b, self._setup.cluster, self._table, self._exact)
-        self._tables.enter(b, jobs)
+        if self._setup.scenario.information.hides_throughput:
+            self._tables.believe(b, self._hope(b, view) if worlds.episode[b, 0].knows_work else view)
+        else:
+            self._tables.enter(b, EpisodeJobs(worlds, b, self._setup.cluster, self._table, self._exact))
+
+    def _hope(self, b: int, view: SimulationView) -> ClusterView:
+        """Return the view with what exploration hopes for, see `Exploration.hope`."""
+        if self.starling.exploration is None:
+            return view
+        exploration, _ = self._explorations.get(b) or (Exploration(self.starling.exploration.rules), view)
+        self._explorations[b] = exploration, view
+        return exploration.hope(view)
 
     def propose(self, worlds: World) -> Changes:
         """Return what Starling would decide."""
@@ -175,7 +191,11 @@ class StarlingMarket:
 
     def clear(self, worlds: World, bids: BidArrays) -> Changes:
         """Return what Starling decides with bids as offsets."""
-        return self._decide(worlds, bids, self._cleared)
+        cleared = self._decide(worlds, bids, self._cleared)
+        for b, (exploration, view) in self._explorations.items():
+            stopped = dict.fromkeys(cleared.stopped[b, : cleared.num_stopped[b]].tolist())
+            cleared.next_decision[b] = exploration.next_look(view, stopped | placements_of(cleared, b))
+        return cleared
 
     def _decide(self, worlds: World, bids: BidArrays, changes: Changes) -> Changes:
         assert self._tables is not None, "begin an episode first"

@@ -289,7 +289,8 @@ class Starling:
             offsets = self._offsets(present, arguments[0], arguments[2])
             self._carry_out(allocation, decide_round(self._write, present, *arguments, self._depth, offsets))
             if exploring is not None:
-                exploring.ask_again(view, allocation)
+                look = exploring.next_look(view, allocation.changes)
+                allocation.next_decision = min(allocation.next_decision, look)
         return allocation
 
     def assumed_work(self, view: ClusterView) -> FloatArray | None:

@@ -58,6 +58,11 @@ class Auction:
         self.market = market.attach(self.setup, table, self.state)
         self.arrays = self.arrays._replace(world=batch_world(self.state, table))
 
+    def use_beliefs(self, table: ThroughputTable) -> None:
+        """Use the throughputs that are believed in this round; models and sizes are those of before."""
+        self.table = table
+        self.arrays = self.arrays._replace(world=batch_world(self.state, table))
+
     def use_log(self) -> None:
         """Use the state's present log arrays, after they have grown."""
         world = self.worlds._replace(events=self.state.events, log_shares=self.state.log_shares)
@@ -144,11 +149,15 @@ class BiddingRound:
         before = self._snapshot
         snapshot = self._snapshot = view.snapshot(into=before)
         auction = self._auction
+        believes = snapshot.setup.scenario.information.hides_throughput
+        if auction is not None and believes and auction.state is snapshot.state:
+            auction.use_beliefs(snapshot.table)
         if auction is None or auction.state is not snapshot.state or auction.table is not snapshot.table:
-            auction = self._auction = Auction(snapshot.setup, snapshot.state, snapshot.table, self.market, self.rules)
+            market = self.market if auction is None else auction.market
+            auction = self._auction = Auction(snapshot.setup, snapshot.state, snapshot.table, market, self.rules)
             self._submitted = -1
         submitted = int(snapshot.state.episode[0, 0].next_job)
-        if submitted != self._submitted:
+        if submitted != self._submitted or believes:
             auction.market.begin(auction.worlds, 0, snapshot.view)
             self._submitted = submitted
         auction.observe()

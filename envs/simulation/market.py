@@ -94,13 +94,15 @@ class Market(Protocol):
 
         Args:
             setup: cluster, performance model and scenario of all episodes.
-            table: their throughputs; a new table needs a new call.
+            table: their throughputs; a new table needs a new call, except where throughputs are believed.
             state: their arrays, of which only the shapes count here.
         """
         ...
 
     def begin(self, worlds: World, b: int, view: SimulationView) -> None:
         """Prepare for the jobs of episode `b`: a workload was loaded, or (in a snapshot) jobs were submitted.
+
+        Where throughputs must be found out, it is called in every round, and the view has the beliefs of this round.
 
         Args:
             worlds: the batch.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from baselines.starling import Starling
+from baselines.starling.exploring import ExplorationRules
 from baselines.starling.market import StarlingMarket
 from envs.bidding import BiddingBatch, BiddingRules
 from envs.performance import EFFICIENCY_SETTINGS, Contention, TableModel, model_profile
@@ -17,6 +18,7 @@ from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.bidding.bidders import Bidder, loud, louder, rolled_out, silent
+from tests.unit.options.test_hidden import hidden_world
 
 NO_AHEAD = Starling(look_ahead=0)
 THREE_TYPES = ClusterSpec((NodeSpec("V100", 4), NodeSpec("K80", 4), NodeSpec("V100", 4), NodeSpec("P100", 2)))
@@ -49,6 +51,18 @@ def test_agents_and_scheduler_leave_one_log(seed: int) -> None:
     batch = rolled_out(louder, market, world.setup, world.workload, seed, rules)
     result = run_episode(Bidder(louder, market, rules), Simulator(world.workload, world.setup, seed))
     assert batch.state.log(0) == result.log
+
+
+@pytest.mark.parametrize("hours", [0.0, 1.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_without_bids_it_is_starling_on_beliefs_and_explores_alike(seed: int, hours: float) -> None:
+    """Jobs of any length explore with 0 hours, and with either work is hidden in a third of the worlds."""
+    world = hidden_world(seed)
+    exploration = ExplorationRules(long=3600.0 * hours)
+    starling = Starling(look_ahead=4 * (seed % 2), exploration=exploration)
+    result = run_episode(starling, Simulator(world.workload, world.setup, world.seed), compiled=False)
+    bidder = Bidder(silent, StarlingMarket(starling))
+    assert run_episode(bidder, Simulator(world.workload, world.setup, world.seed)).log == result.log
 
 
 @cache

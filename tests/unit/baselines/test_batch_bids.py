@@ -12,6 +12,7 @@ from baselines.parts.submitted import SubmittedJobs
 from baselines.starling.batch_bids import name_batches, nearest_within, runs_at, shift_batches, shifted_batch
 from baselines.starling.episode_jobs import EpisodeJobs
 from envs.performance import EFFICIENCY_SETTINGS, TableModel, model_profile
+from envs.scheduling import ClusterView
 from envs.simulation import Scenario, Setup, Simulator, State
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.market import add_row, no_changes
@@ -25,15 +26,15 @@ RANGES = ((0, 0), (16, 100), (100, 300), (70, 70), (3000, 4000))
 SEEDS = st.integers(0, 10_000)
 
 
-def jobs_in(scenario: Scenario, performance: Any, cluster: ClusterSpec, specs: list[JobSpec]) -> EpisodeJobs:
+def jobs_in(scenario: Scenario, performance: Any, cluster: ClusterSpec, specs: list[JobSpec]) -> ClusterView:
     """The jobs of one episode."""
     setup = Setup(cluster, performance, scenario)
     simulator = Simulator(Workload.of(specs), setup)
     worlds = batch_world(simulator.state, simulator.table)
-    return EpisodeJobs(worlds, 0, cluster, simulator.table, ExactThroughputs(setup))
+    return EpisodeJobs(worlds, 0, cluster, simulator.table, ExactThroughputs(setup)).view
 
 
-def drawn(seed: int) -> tuple[EpisodeJobs, int, Configuration, float, bool]:
+def drawn(seed: int) -> tuple[ClusterView, int, Configuration, float, bool]:
     """A job with GPUs and a batch size, and a bid."""
     rng = np.random.default_rng(seed)
     scenario = Scenario(statistical_efficiency=EFFICIENCY_SETTINGS[seed % 3])

@@ -93,8 +93,18 @@ class BiddingBatch(EpisodeBatch):
     def proceed(self, first: int, last: int) -> None:
         """End the rounds of episodes `first` to `last` - 1 as planned, and advance time to their next ones."""
         self._observed = False
+        if self.predicted:
+            for b in range(first, last):
+                while (outcome := self.predicted.pass_time(b, self.auction.worlds)) == LOG_FULL:
+                    self._grow_log()
+                self._outcomes[b] = outcome
+            return
         kernels.proceed_all(self.auction.arrays, first, last, self._outcomes)
         while self._outcomes[first] == LOG_FULL:  # only a single episode has a log
-            self.state.grow_log()
-            self.auction.use_log()
+            self._grow_log()
             kernels.proceed_all(self.auction.arrays, first, last, self._outcomes)
+
+    def _grow_log(self) -> None:
+        """Enlarge the event log."""
+        self.state.grow_log()
+        self.auction.use_log()

@@ -40,7 +40,6 @@ class EpisodeBatch(ABC):
     """
 
     takes_own_curves: ClassVar[bool] = False  # whether episodes may have hidden or drawn throughputs
-    takes_predictions: ClassVar[bool] = False  # whether work may be predicted
     takes_pairs: ClassVar[bool] = False  # whether jobs may share GPUs
 
     def __init__(
@@ -55,11 +54,6 @@ class EpisodeBatch(ABC):
         if logging and batch_size > 1:
             raise MurmurationError(f"batch_size is {batch_size} with logging; events are logged for one episode only")
         predicts = setup.scenario.information.work == "predicted"
-        if predicts and not self.takes_predictions:
-            raise MurmurationError(
-                "information.work is predicted: this environment cannot play that yet; train with env=options, or with "
-                "information.work=estimate and evaluate the policy as a scheduler"
-            )
         hides = setup.scenario.information.hides_throughput
         if hides and not self.takes_own_curves:
             raise MurmurationError(

@@ -19,6 +19,7 @@ from envs.workloads import Workload
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.bidding.bidders import Bidder, loud, louder, rolled_out, silent
 from tests.unit.options.test_hidden import hidden_world
+from tests.unit.options.test_predicted import predicted_world
 
 NO_AHEAD = Starling(look_ahead=0)
 THREE_TYPES = ClusterSpec((NodeSpec("V100", 4), NodeSpec("K80", 4), NodeSpec("V100", 4), NodeSpec("P100", 2)))
@@ -63,6 +64,21 @@ def test_without_bids_it_is_starling_on_beliefs_and_explores_alike(seed: int, ho
     result = run_episode(starling, Simulator(world.workload, world.setup, world.seed), compiled=False)
     bidder = Bidder(silent, StarlingMarket(starling))
     assert run_episode(bidder, Simulator(world.workload, world.setup, world.seed)).log == result.log
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_agents_and_scheduler_leave_one_log_where_work_is_predicted(seed: int) -> None:
+    """And without bids it is Starling there."""
+    world = predicted_world(seed)
+    logs = []
+    for policy in (silent, louder):
+        batch = rolled_out(policy, StarlingMarket(NO_AHEAD), world.setup, world.workload, seed)
+        scenario = replace(world.setup.scenario, horizon=float(batch.state.episode["horizon"][0, 0]))
+        setup = replace(world.setup, scenario=scenario)
+        result = run_episode(Bidder(policy, StarlingMarket(NO_AHEAD)), Simulator(world.workload, setup, seed))
+        assert batch.state.log(0) == result.log
+        logs.append(result.log)
+    assert logs[0] == run_episode(NO_AHEAD, Simulator(world.workload, setup, seed), compiled=False).log
 
 
 @cache

@@ -3,15 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from agents.policies.options.playing import Player
 from agents.policies.options.scheduler import OptionScheduler
 from baselines.parts.group_history import GroupHistory
-from envs.bidding.batch import BiddingBatch
 from envs.options import OptionBatch, OptionRules
 from envs.simulation import Information, Setup, Simulator, run_episode
-from envs.types import MurmurationError
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.options.test_hidden import random_scorer
 from tests.unit.options.worlds import random_rules
@@ -63,9 +60,3 @@ def test_a_copy_of_a_running_episode_goes_on_by_itself_and_ends_the_same():
         second.step(np.array([chosen, -1]))
     assert second.ended[0]
     assert first.mean_jct(1) == second.mean_jct(0)
-
-
-def test_bids_refuse_predicted_work():
-    world = predicted_world(1)
-    with pytest.raises(MurmurationError, match="information.work is predicted: this environment cannot play that yet"):
-        BiddingBatch(world.setup, world.workload.models, len(world.workload))

@@ -18,6 +18,7 @@ SIZES = (Size(8, 160), Size(64, 1000), Size(1000, 16000), Size(12500, 100000))
 # Parts by name, as module and function. A module is imported when it is chosen, since some need torch and ray.
 BENCHMARKS = {
     "engine": ("engine", "measure_engine"),
+    "sharing": ("sharing", "measure_sharing"),
     "bidding": ("bidding", "measure_bidding"),
     "decisions": ("decisions", "measure_decisions"),
     "compiled": ("decisions", "measure_compiled_decisions"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import benchmark
 from baselines import Fifo, Srtf
-from benchmarks import bidding, bounds, decisions, engine
+from benchmarks import bidding, bounds, decisions, engine, sharing
 from benchmarks.decisions import rounds_per_second
 from benchmarks.plot import plot_scaling, select_series
 from benchmarks.report import (
@@ -26,6 +26,7 @@ from benchmarks.report import (
     summarise_report,
     write_page,
 )
+from benchmarks.sharing import PairsEpisode
 from benchmarks.starting import time_start
 from benchmarks.suite import BENCHMARKS, SIZES, Suite, build_suite, record_failures, select_parts
 from benchmarks.timing import OutOfTimeError, cpu_seconds, time_limit
@@ -251,6 +252,23 @@ def test_lost_events_are_detected(monkeypatch):
         report.check()
 
 
+def test_pairs_are_made_where_jobs_may_share_gpus_and_nowhere_else():
+    """Without them the second scheduler is FIFO, and all jobs end with and without."""
+    off, on, fifo = PairsEpisode(SIZES[0], FULL), PairsEpisode(SIZES[0], sharing.SHARED), FifoEpisode(SIZES[0], FULL)
+    for episode in (off, on, fifo):
+        episode.play()
+    assert on.made[0] > 0 == off.made[0]
+    finish = [episode.simulator.state.jobs["finish"][0] for episode in (off, on, fifo)]
+    assert np.isfinite(finish).all()
+    assert (finish[0] == finish[2]).all()
+    assert (finish[1] != finish[2]).any()
+    report = Report()
+    sharing.measure_sharing(report, LITTLE)
+    report.check()
+    assert figures(report, "jobs")["jobs placed beside another one"] == on.made[0]
+    assert all(ratio > 0 for ratio in figures(report, "x").values())
+
+
 def test_rounds_of_bids_are_timed_and_equal_the_reference():
     report = Report()
     bidding.measure_bidding(report, LITTLE)
@@ -361,7 +379,7 @@ def test_parts_are_chosen_by_name():
     }
     assert select_parts(["decisions"]) == {"decisions": decisions.measure_decisions}
     assert list(select_parts(["all"])) == list(BENCHMARKS)
-    assert len(BENCHMARKS) == 11
+    assert len(BENCHMARKS) == 12
 
 
 @pytest.fixture

@@ -101,8 +101,9 @@ class TaskRecords:
             )
         if header.hash != self.task["hash"]:
             return f"was recorded for the problem {header.hash}, which is {self.task['hash']} now"
-        if header.configuration_hash != now.configuration_hash:
-            return f"was recorded with other options ({differences(header.configuration, now.configuration)})"
+        recorded = with_later_options(header.configuration, now.configuration)
+        if header.configuration_hash != now.configuration_hash and recorded != now.configuration:
+            return f"was recorded with other options ({differences(recorded, now.configuration)})"
         if not header.inapplicable and header.num_episodes < num_episodes:
             return f"was recorded for {header.num_episodes} episodes, not {num_episodes}"
         return record
@@ -298,6 +299,25 @@ def _with_defaults(values: Any) -> Any:
         return given
     taken = inspect.signature(import_target("scheduler", given["_target_"])).parameters.values()
     return {**{each.name: each.default for each in taken if each.default is not each.empty}, **given}
+
+
+def with_later_options(recorded: Any, now: Any) -> Any:
+    """Return recorded options with those that a class has got since, where these are left at their defaults now.
+
+    To add such an option is to change the class's code, which does not make a record useless either (`restore_record`).
+
+    Args:
+        recorded: the options in a record, or a part of them.
+        now: the same part of the options with which the scheduler would run.
+    """
+    if isinstance(recorded, list) and isinstance(now, list) and len(recorded) == len(now):
+        return [with_later_options(*each) for each in zip(recorded, now, strict=True)]
+    if not isinstance(recorded, Mapping) or not isinstance(now, Mapping):
+        return recorded
+    target = now.get("_target_")
+    defaults = plain(_with_defaults({"_target_": target})) if target and target == recorded.get("_target_") else {}
+    later = {name: now[name] for name in defaults if name not in recorded and now.get(name) == defaults[name]}
+    return {**{name: with_later_options(each, now.get(name)) for name, each in recorded.items()}, **later}
 
 
 def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> str:

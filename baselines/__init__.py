@@ -18,7 +18,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Starling` | shortest first, sized at the knee, look-ahead, batch sizes if asked: the one to beat | ours |
 | `StarlingMakespan` | the same with the longest first: for a short makespan | ours; order: Graham 1969 |
 | `RolloutPlanner` | Starling's candidate and others, played ahead on copies of the cluster | Chang et al., DEDS 2004 |
-| `Gavel` | shares of time on every GPU type by linear programs | Gavel, OSDI'20 |
+| `Gavel` | shares of time on every GPU type by linear programs, also of pairs | Gavel, OSDI'20 |
 | `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
 | `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |
 | `Themis` | auctions by finish-time fairness | Themis, NSDI'20, section 3 |

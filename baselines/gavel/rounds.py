@@ -6,11 +6,11 @@ from typing import TypeAlias
 import numpy as np
 
 from baselines.parts.grants import Grant, free_by_type, held_grants, place_grants
+from baselines.parts.pairing import owner_first, place_beside, separate_pairs
 from envs.scheduling import ClusterView
 from envs.types import (
     Allocation,
     BoolArray,
-    Configuration,
     FloatArray,
     GpuSeconds,
     IntArray,
@@ -176,29 +176,16 @@ def place_combinations(
         chosen: the grant of each job and pair that is to run.
         spanning: see `place_grants`.
     """
-    held, partners = held_grants(view), view.pairs
-    guests = set(partners.values())
+    held = held_grants(view)
     grants: dict[JobId, Grant] = {}
-    beside: dict[JobId, JobId] = {}
+    owners: dict[JobId, JobId] = {}
     for combination, grant in chosen.items():
-        owner, *others = sorted(combination, key=lambda job: (held.get(job) != grant, job in guests, job))
+        owner, *others = owner_first(view, combination, {job for job in combination if held.get(job) == grant})
         grants[owner] = grant
-        beside |= dict.fromkeys(others, owner)
-    for owner, guest in partners.items():
-        inherits = grants.get(guest) == held[guest] and grants.get(owner) != held[owner]
-        allocation.stop(owner if inherits else guest)
+        owners |= dict.fromkeys(others, owner)
+    separate_pairs(view, allocation, {job for job, grant in grants.items() if held.get(job) == grant})
     place_grants(view, allocation, grants, spanning)
-    for guest, owner in beside.items():
-        place = allocation.placement(owner)
-        if place is not None and _runs_there(view, guest, place):
-            allocation.place(guest, Placement(place.gpus, beside=owner))
-
-
-def _runs_there(view: ClusterView, job: JobId, place: Placement) -> bool:
-    """Return whether a job that runs on the fewest nodes runs on as many nodes as a placement has."""
-    gpu_type = view.cluster.gpu_types[int(view.cluster.node_types[min(place.gpus)])]
-    there = Configuration(gpu_type, place.num_gpus, len(place.gpus))
-    return len(place.gpus) == 1 or view.throughput(job, there) > 0
+    place_beside(view, allocation, owners)
 
 
 def _members(combinations: Collection[Combination]) -> IntArray:

@@ -11,6 +11,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Srtf` | shortest remaining time (or GPU-time) first | Muri, SIGCOMM'22, section 6 |
 | `Las` | least attained service first | Tiresias, NSDI'19, section 3.2 |
 | `Tiresias` | discretised two-dimensional least attained service | Tiresias, NSDI'19, section 3.2 |
+| `Lucid` | least GPU time first, without preemption; light jobs beside others | Lucid, ASPLOS'23 |
 | `Muri` | pairs of jobs by a matching of largest weight, where GPUs are scarce | Muri, SIGCOMM'22, sections 4 and 5 |
 | `MuriLas` | the same with the queues of Muri's simulator | Muri, SIGCOMM'22, artifact |
 | `Random` | any job, anywhere | the lower bound of every comparison |
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from baselines.gavel import Gavel
     from baselines.hesrpt import HeSrpt
     from baselines.las import Las
+    from baselines.lucid import Lucid
     from baselines.muri import Muri
     from baselines.muri_las import MuriLas
     from baselines.optimus import Optimus
@@ -67,6 +69,7 @@ _HOMES = {
     "Gavel": "baselines.gavel",
     "HeSrpt": "baselines.hesrpt",
     "Las": "baselines.las",
+    "Lucid": "baselines.lucid",
     "Muri": "baselines.muri",
     "MuriLas": "baselines.muri_las",
     "Optimus": "baselines.optimus",
@@ -94,6 +97,7 @@ __all__ = [
     "Gavel",
     "HeSrpt",
     "Las",
+    "Lucid",
     "Muri",
     "MuriLas",
     "Optimus",

@@ -177,7 +177,7 @@ def group_in_pairs(view: ClusterView, sizes: Mapping[JobId, int]) -> dict[Pair, 
         together = np.where(fits & ((capacity_by_type(view) >= size)[:, None, None]), kept + back, 0.0)
         useful = together > IN_TURNS
         weight = np.where(useful, together, 0.0).sum(axis=0) / np.maximum(2 * useful.sum(axis=0), 1)
-        for one, other, pair in pair_jobs(match(weight, count), jobs, classes, view.pairs):
+        for one, other, pair in pair_jobs(match_models(weight, count), jobs, classes, view.pairs):
             wasted = (1.0 - float(weight[one, other])) * size
             found.append((wasted, pair, frozenset(np.flatnonzero(useful[:, one, other]).tolist())))
     chosen: dict[Pair, frozenset[int]] = {}
@@ -189,7 +189,7 @@ def group_in_pairs(view: ClusterView, sizes: Mapping[JobId, int]) -> dict[Pair, 
     return chosen
 
 
-def match(weight: FloatArray, count: IntArray) -> IntArray:
+def match_models(weight: FloatArray, count: IntArray) -> IntArray:
     """Return how many pairs of each two classes a matching of largest weight has.
 
     Args:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Muri, Srtf
-from baselines.muri import match, take_twice
+from baselines.muri import match_models, take_twice
 from envs.evaluation.audit import Audit
 from envs.simulation import Information, RunResult, Simulator, run_episode
 from envs.types import MurmurationError
@@ -64,7 +64,7 @@ def test_classes_are_matched_as_jobs_are(data):
         data.draw(st.lists(st.sampled_from([0.0, 0.5, 0.6, 0.8]), min_size=size**2, max_size=size**2))
     ).reshape(size, size)
     weight = np.maximum(weight, weight.T)
-    number = match(weight, count)
+    number = match_models(weight, count)
     taken = number.sum(axis=0) + number.sum(axis=1)
     assert (taken <= count).all()
     best = heaviest(weight, np.repeat(np.arange(size), count).tolist())

@@ -146,8 +146,8 @@ def take_twice(sizes: Mapping[JobId, int], num_gpus: int) -> list[JobId]:
         The jobs taken, in their order.
     """
     waiting: dict[int, list[JobId]] = {}
-    for job, size in reversed(sizes.items()):
-        waiting.setdefault(size, []).append(job)
+    for job in reversed(list(sizes)):
+        waiting.setdefault(sizes[job], []).append(job)
     taken: set[JobId] = set()
     for job, size in sizes.items():
         if job not in taken and size <= num_gpus:
@@ -167,7 +167,8 @@ def group_in_pairs(view: ClusterView, sizes: Mapping[JobId, int]) -> dict[Pair, 
         The GPU types, as indices, on which each pair keeps more than it would in turns.
     """
     found: list[tuple[float, Pair, frozenset[int]]] = []
-    for size in sorted(set(sizes.values())):
+    needed = sum(sizes.values()) - int(view.capacity.sum())
+    for size in sorted(set(sizes.values()) if needed > 0 else ()):
         jobs = np.array([job for job, each in sizes.items() if each == size], np.int64)
         models, classes, count = np.unique(view.model[jobs], return_inverse=True, return_counts=True)
         runs = throughputs_at(view, jobs[np.unique(classes, return_index=True)[1]], np.full(len(models), size)) > 0
@@ -181,7 +182,6 @@ def group_in_pairs(view: ClusterView, sizes: Mapping[JobId, int]) -> dict[Pair, 
             wasted = (1.0 - float(weight[one, other])) * size
             found.append((wasted, pair, frozenset(np.flatnonzero(useful[:, one, other]).tolist())))
     chosen: dict[Pair, frozenset[int]] = {}
-    needed = sum(sizes.values()) - int(view.capacity.sum())
     for _, pair, allowed in sorted(found, key=lambda each: each[:2]):
         if needed > 0:
             chosen[pair] = allowed

@@ -76,7 +76,7 @@ def heaviest(weight: np.ndarray, jobs: list[int]) -> float:
     if len(jobs) < 2:
         return 0.0
     first, *rest = jobs
-    beside = [weight[first, other] + heaviest(weight, rest[:i] + rest[i + 1 :]) for i, other in enumerate(rest)]
+    beside = [float(weight[first, other]) + heaviest(weight, rest[:i] + rest[i + 1 :]) for i, other in enumerate(rest)]
     return max(heaviest(weight, rest), *beside)
 
 

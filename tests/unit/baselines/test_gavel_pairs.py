@@ -84,6 +84,7 @@ def level_slowly(sharing: Sharing, weight: np.ndarray) -> float:
     cost = np.zeros(len(columns) + 1)
     cost[-1] = -1.0
     found = linprog(cost, A_ub=np.column_stack([*columns, level]), b_ub=bounds, method="highs")
+    assert found.x is not None
     return float(found.x[-1])
 
 

@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 
 from baselines import Gavel
 from baselines.gavel.pairs import PairRule, split_pair
+from baselines.gavel.rounds import place_combinations
 from baselines.gavel.scheduler import OBJECTIVES
 from baselines.gavel.shares import (
     Sharing,
@@ -20,9 +21,12 @@ from baselines.gavel.shares import (
     minimise_makespan,
     worst_ratio,
 )
+from baselines.parts.grants import Grant
 from envs.evaluation.audit import Audit
-from envs.simulation import Information, RunResult, Simulator, run_episode
+from envs.simulation import EventKind, Information, RunResult, Simulator, run_episode
+from envs.types import Placement
 from tests.conformance.random_worlds import random_world
+from tests.unit.simulation.test_sharing import place, simulator
 
 
 @st.composite
@@ -173,6 +177,38 @@ def test_the_time_of_a_pair_of_classes_is_divided_equally(one, other, alike):
     for jobs in (first, second):
         received = [time[(pairs == job).any(axis=1), 0].sum() for job in jobs]
         assert received == pytest.approx([received[0]] * len(jobs))
+
+
+def test_a_guest_that_inherits_gpus_can_be_placed_anew():
+    """Job 0 leaves its guest 1, and job 3 wants a whole node of the two on which jobs 1 and 2 hold half: one moves."""
+    rows = (("light", 0.0, 90.0, 2), ("light", 0.0, 90.0, 2), ("light", 0.0, 90.0, 2), ("light", 1.0, 90.0, 4))
+    engine = simulator(*rows, gpus=4, nodes=2)
+    rounds = engine.rounds()
+    next(rounds)
+    place(engine, j0=Placement({0: 2}), j1=Placement({0: 2}, beside=0), j2=Placement({1: 2}))
+    view = next(rounds)
+    allocation = view.allocation(keep_running=True)
+    place_combinations(view, allocation, {(1,): Grant(0, 2), (2,): Grant(0, 2), (3,): Grant(0, 4)})
+    engine.apply(allocation)
+    placed = [allocation.placement(job) for job in range(4)]
+    assert placed[0] is None
+    assert [each.num_gpus for each in placed[1:]] == [2, 2, 4]
+    assert all(each.beside is None for each in placed[1:])
+    assert len(placed[3].gpus) == 1
+
+
+def test_a_pair_that_continues_costs_no_restart():
+    """Jobs 0 and 1 are chosen together again, in whichever order: neither of their placements changes."""
+    engine = simulator(("light", 0.0, 90.0, 2), ("light", 0.0, 90.0, 2), ("light", 1.0, 90.0, 2), gpus=2)
+    rounds = engine.rounds()
+    next(rounds)
+    place(engine, j1=Placement({0: 2}), j0=Placement({0: 2}, beside=1))
+    view = next(rounds)
+    allocation = view.allocation(keep_running=True)
+    place_combinations(view, allocation, {(0, 1): Grant(0, 2)})
+    engine.apply(allocation)
+    assert engine.view.pairs == {1: 0}
+    assert engine.result("").log.events["kind"].tolist().count(int(EventKind.RESIZE)) == 0
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

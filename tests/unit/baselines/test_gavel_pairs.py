@@ -190,12 +190,11 @@ def test_a_guest_that_inherits_gpus_can_be_placed_anew():
     allocation = view.allocation(keep_running=True)
     place_combinations(view, allocation, {(1,): Grant(0, 2), (2,): Grant(0, 2), (3,): Grant(0, 4)})
     engine.apply(allocation)
-    placed = [allocation.placement(job) for job in range(4)]
-    assert placed[0] is None
-    assert [each.num_gpus for each in placed[1:]] == [2, 2, 4]
-    assert all(each.beside is None for each in placed[1:])
-    assert dict(placed[1].gpus) == {1: 2}
-    assert dict(placed[3].gpus) == {0: 4}
+    assert allocation.placement(0) is None
+    placed = [allocation.placement(job) for job in (1, 2, 3)]
+    assert [each and each.num_gpus for each in placed] == [2, 2, 4]
+    assert placed[0] == Placement({1: 2})
+    assert placed[2] == Placement({0: 4})
 
 
 def test_a_pair_that_continues_costs_no_restart():

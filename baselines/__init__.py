@@ -11,6 +11,8 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Srtf` | shortest remaining time (or GPU-time) first | Muri, SIGCOMM'22, section 6 |
 | `Las` | least attained service first | Tiresias, NSDI'19, section 3.2 |
 | `Tiresias` | discretised two-dimensional least attained service | Tiresias, NSDI'19, section 3.2 |
+| `Lucid` | least GPU time first, without preemption; light jobs beside others | Lucid, ASPLOS'23 |
+| `Muri` | pairs of jobs by a matching of largest weight, where GPUs are scarce | Muri, SIGCOMM'22, sections 4 and 5 |
 | `MuriLas` | the same with the queues of Muri's simulator | Muri, SIGCOMM'22, artifact |
 | `Random` | any job, anywhere | the lower bound of every comparison |
 | `Afs` | a GPU to the shorter of two jobs, unless the longer gains far more | AFS, NSDI'21, section 4 |
@@ -18,7 +20,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Starling` | shortest first, sized at the knee, look-ahead, batch sizes if asked: the one to beat | ours |
 | `StarlingMakespan` | the same with the longest first: for a short makespan | ours; order: Graham 1969 |
 | `RolloutPlanner` | Starling's candidate and others, played ahead on copies of the cluster | Chang et al., DEDS 2004 |
-| `Gavel` | shares of time on every GPU type by linear programs | Gavel, OSDI'20 |
+| `Gavel` | shares of time on every GPU type by linear programs, also of pairs | Gavel, OSDI'20 |
 | `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
 | `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |
 | `Themis` | auctions by finish-time fairness | Themis, NSDI'20, section 3 |
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from baselines.gavel import Gavel
     from baselines.hesrpt import HeSrpt
     from baselines.las import Las
+    from baselines.lucid import Lucid
+    from baselines.muri import Muri
     from baselines.muri_las import MuriLas
     from baselines.optimus import Optimus
     from baselines.packing import Packing
@@ -65,6 +69,8 @@ _HOMES = {
     "Gavel": "baselines.gavel",
     "HeSrpt": "baselines.hesrpt",
     "Las": "baselines.las",
+    "Lucid": "baselines.lucid",
+    "Muri": "baselines.muri",
     "MuriLas": "baselines.muri_las",
     "Optimus": "baselines.optimus",
     "Packing": "baselines.packing",
@@ -91,6 +97,8 @@ __all__ = [
     "Gavel",
     "HeSrpt",
     "Las",
+    "Lucid",
+    "Muri",
     "MuriLas",
     "Optimus",
     "Packing",

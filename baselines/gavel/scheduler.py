@@ -6,7 +6,14 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.gavel.rounds import TimeReceived, choose_grants, order_types_by_throughput
+from baselines.gavel.pairs import PairRule
+from baselines.gavel.rounds import (
+    Combination,
+    TimeReceived,
+    choose_grants,
+    order_types_by_throughput,
+    place_combinations,
+)
 from baselines.gavel.shares import (
     Sharing,
     TimeShares,
@@ -17,7 +24,7 @@ from baselines.gavel.shares import (
 )
 from baselines.parts.arrays import gang_sizes
 from baselines.parts.estimates import require_remaining_work
-from baselines.parts.grants import capacity_by_type, place_grants
+from baselines.parts.grants import capacity_by_type
 from baselines.parts.highs import ITERATION_LIMIT
 from baselines.parts.priority import jobs_present
 from baselines.parts.round_timer import ROUNDING, RoundTimer
@@ -58,8 +65,14 @@ class Gavel:
 
     Differences from the paper: among optimal shares the ones with the largest sum of gains are taken. A gang larger
     than every type starts on nodes of several types when they are free, and is never interrupted. A gang that requests
-    more GPUs than there are counts as a gang of the most GPUs on which it runs. Packing of two jobs on a GPU and
-    priority weights are not implemented.
+    more GPUs than there are counts as a gang of the most GPUs on which it runs. Priority weights are not implemented.
+
+    With `pairs`, where the scenario lets two jobs share GPUs, two jobs of equal size are a combination with a share of
+    its own, and a job's throughput is that over all combinations with it (space sharing, section 3.1). In the program,
+    jobs of one model and size count as one class, as in the artifact's program over job types; the time of two classes
+    is then divided among few pairs of jobs. Not every pair counts: see `least_together` and `most_partners`. A round
+    takes pairs only with their shares, and a job once. The artifact gives pairs no head start until shares are first
+    recomputed, so that they go first; here they are as jobs alone are.
 
     Args:
         objective: "max_min" maximises the least normalised throughput (least attained service across types).
@@ -72,6 +85,10 @@ class Gavel:
         round_length: seconds of a round; choices are kept for its duration.
         reset_interval: least seconds between two computations of shares.
         iteration_limit: simplex iterations of each linear program; over the limit, equal shares replace its solution.
+        pairs: whether two jobs may share GPUs, where the scenario lets them. Needs `aware`; "isolated" makes no pairs.
+        least_together: the least sum of the fractions of their throughputs that the two of a pair keep; 1 is what they
+            reach in turns, below which the artifact's Gandiva policy separates them.
+        most_partners: of each class so many partners count, those with the largest sums; a limit of ours.
 
     Attributes:
         counters: linear programs started, and how many of them were not solved in time.
@@ -87,6 +104,9 @@ class Gavel:
         round_length: Seconds = 360.0,
         reset_interval: Seconds = 1920.0,
         iteration_limit: int = ITERATION_LIMIT,
+        pairs: bool = False,
+        least_together: float = 1.0,
+        most_partners: int = 16,
     ) -> None:
         if objective not in OBJECTIVES:
             raise MurmurationError(f"Gavel: objective is {objective!r}; it must be one of {', '.join(OBJECTIVES)}")
@@ -94,7 +114,15 @@ class Gavel:
             raise MurmurationError(f"Gavel: reset_interval is {reset_interval} s; it must be finite and not negative")
         if not iteration_limit > 0:
             raise MurmurationError(f"Gavel: iteration_limit is {iteration_limit}; it must be positive")
+        if pairs and not aware:
+            raise MurmurationError("Gavel: pairs is True and aware False; pairs need aware=True")
+        if not (0 < least_together <= 2 and most_partners >= 1):
+            raise MurmurationError(
+                f"Gavel: least_together is {least_together}, most_partners {most_partners}; the first must be above 0 "
+                "and at most 2, the second at least 1"
+            )
         self.objective, self.aware = objective, aware
+        self.pairs, self.least_together, self.most_partners = pairs, least_together, most_partners
         self.reset_interval, self.iteration_limit = reset_interval, iteration_limit
         self._round_clock = RoundTimer("Gavel", round_length)
         self.information = "estimate" if objective in ("makespan", "finish_time") else "none"
@@ -121,8 +149,8 @@ class Gavel:
         """
         jobs = jobs_present(view)
         sizes = gang_sizes(view, jobs)
-        pairs = zip(jobs.tolist(), sizes.tolist(), strict=True)
-        throughput = np.array([view.throughputs(job)[:, size] for job, size in pairs])
+        sized = zip(jobs.tolist(), sizes.tolist(), strict=True)
+        throughput = np.array([view.throughputs(job)[:, size] for job, size in sized])
         if len(jobs):
             throughput[:, capacity_by_type(view) == 0] = 0.0  # all nodes of these types are down
         typed = throughput.max(axis=1, initial=0.0) > 0 if len(jobs) else np.zeros(0, np.bool_)
@@ -137,7 +165,7 @@ class Gavel:
             gpu_types = self._rng.permutation(throughput.shape[-1]).tolist()
         takes = jobs[typed], sizes[typed], throughput[typed] > 0
         chosen = choose_grants(view, allocation, *takes, gpu_types, self._received, keep=not due)
-        place_grants(view, allocation, chosen, jobs[~typed].tolist())
+        place_combinations(view, allocation, chosen, jobs[~typed].tolist())
         self._received.begin(view, allocation)
         return allocation
 
@@ -149,13 +177,21 @@ class Gavel:
         found = self._optimise(view, jobs, sizes, throughput)
         self.counters["linear_programs"] += found.programs
         self.counters["unsolved_programs"] += found.failures
-        self._received.renew(view.time, jobs, found.shares)
+        combinations: list[Combination] = [(job,) for job in jobs.tolist()]
+        shares = found.shares
+        if len(found.pairs):
+            combinations += [(one, other) for one, other in jobs[found.pairs].tolist()]
+            shares = np.concatenate([shares, found.pair_shares])
+        self._received.renew(view.time, combinations, shares)
         self._shared, self._renewed = present, view.time
 
     def _optimise(self, view: ClusterView, jobs: IntArray, sizes: IntArray, throughput: FloatArray) -> TimeShares:
         capacity = capacity_by_type(view)
         if self.aware:
-            return self._shares(view, jobs, Sharing(throughput, sizes, capacity, self.iteration_limit))
+            rule = None
+            if self.pairs and view.shares_gpus:
+                rule = PairRule(view.model[jobs], view.pair_factors, self.least_together, self.most_partners)
+            return self._shares(view, jobs, Sharing(throughput, sizes, capacity, self.iteration_limit, rule))
         merged = Sharing(
             throughput.max(axis=1, keepdims=True), sizes, capacity.sum(keepdims=True), self.iteration_limit
         )

@@ -1,16 +1,18 @@
 """Gavel's optimisation problems: the share of its time that each job spends on each GPU type.
 
 Shares are float64[num_jobs, num_gpu_types]; rows sum to at most 1, and the average demand for a type is at most its
-number of GPUs (Narayanan et al., OSDI'20, section 4.1). All problems are linear programs, solved by HiGHS within a
-limit of iterations. An unsolved program falls back to equal shares and is counted as a failure.
+number of GPUs (Narayanan et al., OSDI'20, section 4.1). Where two jobs may share GPUs, pairs have shares of their own;
+a job's time is that of all combinations with it (section 3.1). All problems are linear programs, solved by HiGHS within
+a limit of iterations. An unsolved program falls back to equal shares and is counted as a failure.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from baselines.gavel.pairs import Columns, PairRule, alone, split_pair, with_pairs
 from baselines.parts.highs import ITERATION_LIMIT, solve_linear
 from envs.types import FloatArray, IntArray
 
@@ -27,12 +29,14 @@ class Sharing:
         gpus: int64[num_jobs], GPUs of each job.
         capacity: int64[num_gpu_types], GPUs of each type.
         iteration_limit: simplex iterations of each linear program.
+        pair_rule: which two jobs may share GPUs; None if none may.
     """
 
     throughput: FloatArray
     gpus: IntArray
     capacity: IntArray
     iteration_limit: int = ITERATION_LIMIT
+    pair_rule: PairRule | None = None
 
     @property
     def num_jobs(self) -> int:
@@ -52,20 +56,33 @@ class Sharing:
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
         return np.where(self.throughput > 0, shares, 0.0)
 
+    def reach(self, found: "TimeShares") -> FloatArray:
+        """float64[num_jobs]: effective throughputs under shares, in samples/s."""
+        reached: FloatArray = (self.throughput * found.shares).sum(axis=1)
+        if self.pair_rule is not None and len(found.pairs):
+            for job, other in (found.pairs.T, found.pairs.T[::-1]):
+                kept = self.pair_rule.factors[:, self.pair_rule.models[job], self.pair_rule.models[other]].T
+                np.add.at(reached, job, (self.throughput[job] * kept * found.pair_shares).sum(axis=1))
+        return reached
+
 
 @dataclass(frozen=True)
 class TimeShares:
     """Shares of time, and how they were computed.
 
     Attributes:
-        shares: float64[num_jobs, num_gpu_types].
+        shares: float64[num_jobs, num_gpu_types], time alone.
         programs: linear programs that were run for them.
         failures: how many of these were not solved within their limits; equal shares replace their results.
+        pairs: int64[num_pairs, 2], places of two jobs that spend time on the same GPUs, the lower one first.
+        pair_shares: float64[num_pairs, num_gpu_types], the time of each pair.
     """
 
     shares: FloatArray
     programs: int
     failures: int
+    pairs: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    pair_shares: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 def maximise_least_throughput(sharing: Sharing) -> TimeShares:
@@ -90,9 +107,10 @@ def minimise_makespan(sharing: Sharing, work: FloatArray) -> TimeShares:
 def maximise_total_throughput(sharing: Sharing) -> TimeShares:
     """Maximise the sum of throughputs, each in units of the job's proportional throughput."""
     gain = sharing.throughput / np.where(sharing.proportional > 0, sharing.proportional, 1.0)[:, None]
-    classes, first, count = _alike(gain, sharing.gpus)
-    shares = _solve(sharing, gain[first], sharing.gpus[first], count, None)
-    return TimeShares(sharing.isolated, 1, 1) if shares is None else TimeShares(shares[classes], 1, 0)
+    classes, first, count = _alike(sharing, gain)
+    columns = _columns(sharing, gain, first, count)
+    times = _solve(sharing, columns, count, None)
+    return TimeShares(sharing.isolated, 1, 1) if times is None else _divide(columns, times, classes, count, 1)
 
 
 def minimise_finish_time_ratio(
@@ -109,8 +127,8 @@ def minimise_finish_time_ratio(
         waited: float64[num_jobs], seconds since submission.
         deserved: float64[num_jobs], seconds from submission to the end under equal shares, positive.
     """
-    best = sharing.isolated
-    high = worst_ratio(sharing, best, work, waited, deserved)
+    best = TimeShares(sharing.isolated, 0, 0)
+    high = worst_ratio(sharing.reach(best), work, waited, deserved)
     low = float((waited / deserved).max())
     programs = failures = 0
     while high - low > _CLOSE * high and programs < MOST_STEPS:
@@ -119,19 +137,16 @@ def minimise_finish_time_ratio(
         found = _largest_level(sharing, sharing.throughput * (spare / work)[:, None])
         programs += found.programs
         failures += found.failures
-        reached = np.inf if found.failures else worst_ratio(sharing, found.shares, work, waited, deserved)
+        reached = np.inf if found.failures else worst_ratio(sharing.reach(found), work, waited, deserved)
         if reached < high:
-            best, high = found.shares, reached
+            best, high = found, reached
         if reached > ratio * (1 + _CLOSE / 10):
             low = ratio
-    return TimeShares(best, programs, failures)
+    return replace(best, programs=programs, failures=failures)
 
 
-def worst_ratio(
-    sharing: Sharing, shares: FloatArray, work: FloatArray, waited: FloatArray, deserved: FloatArray
-) -> float:
-    """The largest finish-time ratio under the given shares; infinite if a job does not run."""
-    throughput = (sharing.throughput * shares).sum(axis=1)
+def worst_ratio(throughput: FloatArray, work: FloatArray, waited: FloatArray, deserved: FloatArray) -> float:
+    """The largest finish-time ratio of jobs with these effective throughputs; infinite if a job does not run."""
     with np.errstate(divide="ignore"):
         return float(((waited + work / throughput) / deserved).max())
 
@@ -143,77 +158,106 @@ def _largest_level(sharing: Sharing, gain: FloatArray) -> TimeShares:
         sharing: jobs and GPUs.
         gain: float64[num_jobs, num_gpu_types], gain of a job that spends all its time on a type.
     """
-    classes, first, count = _alike(gain, sharing.gpus)
-    gain, gpus = gain[first], sharing.gpus[first]
     scale = np.abs(gain).max()
-    level = _level(sharing, gain / scale, gpus, count) if scale > 0 else None
+    if not scale > 0:
+        return TimeShares(sharing.isolated, 1, 1)
+    classes, first, count = _alike(sharing, gain)
+    columns = _columns(sharing, gain / scale, first, count)
+    level = _level(sharing, columns, len(count))
     if level is None:
         return TimeShares(sharing.isolated, 1, 1)
     # Just below the optimum, so that rounding does not make the second program infeasible.
-    shares = _solve(sharing, gain / scale, gpus, count, level * (1 - 1e-7))
-    return TimeShares(sharing.isolated, 2, 1) if shares is None else TimeShares(shares[classes], 2, 0)
+    times = _solve(sharing, columns, count, level * (1 - 1e-7))
+    return TimeShares(sharing.isolated, 2, 1) if times is None else _divide(columns, times, classes, count, 2)
 
 
-def _alike(gain: FloatArray, gpus: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _alike(sharing: Sharing, gain: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
     """Classes of equal jobs: the class of each job, one job of each class, and the number of jobs in each class."""
+    told = [gain, sharing.gpus] if sharing.pair_rule is None else [gain, sharing.gpus, sharing.pair_rule.models]
     _, first, classes, count = np.unique(
-        np.column_stack([gain, gpus]), axis=0, return_index=True, return_inverse=True, return_counts=True
+        np.column_stack(told), axis=0, return_index=True, return_inverse=True, return_counts=True
     )
     return classes.reshape(-1), first, count
 
 
-def _level(sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray) -> float | None:
+def _columns(sharing: Sharing, gain: FloatArray, first: IntArray, count: IntArray) -> Columns:
+    """Columns of the classes of which `first` are examples; see `_alike`."""
+    rule, gain, gpus = sharing.pair_rule, gain[first], sharing.gpus[first]
+    if rule is None:
+        return alone(gain, gpus, count)
+    return with_pairs(gain, gpus, count, replace(rule, models=rule.models[first]))
+
+
+def _divide(columns: Columns, times: FloatArray, classes: IntArray, count: IntArray, programs: int) -> TimeShares:
+    """Give each job the share of its class, and divide the time of pairs of classes among pairs of jobs."""
+    found = TimeShares(times[: len(count)][classes], programs, 0)
+    members = np.split(np.argsort(classes, kind="stable"), np.cumsum(count)[:-1])
+    of_pairs = times[len(count) :]
+    used = np.flatnonzero(of_pairs.max(axis=1, initial=0.0) > 0)
+    if not used.size:
+        return found
+    split = [
+        split_pair(of_pairs[place], members[one], members[other])
+        for place, (one, other) in zip(used.tolist(), columns.pairs[used].tolist(), strict=True)
+    ]
+    pairs, shares = (np.concatenate(parts) for parts in zip(*split, strict=True))
+    return replace(found, pairs=np.sort(pairs, axis=1), pair_shares=shares)
+
+
+def _level(sharing: Sharing, columns: Columns, num_classes: int) -> float | None:
     """The largest least gain; None if the program is not solved."""
-    most = np.concatenate([_bounds(sharing, gain), np.zeros(len(gain))])
-    rows = _rows(gain, gpus * count, level_column=True)
-    cost = np.zeros(gain.size + 1)
+    most = np.concatenate([_bounds(sharing, num_classes), np.zeros(num_classes)])
+    rows = _rows(columns, num_classes, level_column=True)
+    cost = np.zeros(rows.shape[1])
     cost[-1] = -1.0
     found = solve_linear(cost, rows, most, iteration_limit=sharing.iteration_limit)
     return None if found is None else float(found[-1])
 
 
-def _solve(
-    sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray, level: float | None
-) -> FloatArray | None:
-    """float64[num_classes, num_gpu_types]: shares of the largest sum of gains, each >= `level`; None if unsolved."""
-    bounds, rows = _bounds(sharing, gain), _rows(gain, gpus * count)
+def _solve(sharing: Sharing, columns: Columns, count: IntArray, level: float | None) -> FloatArray | None:
+    """float64[num_columns, num_gpu_types]: times of the largest sum of gains, each >= `level`; None if unsolved."""
+    bounds, rows = _bounds(sharing, len(count)), _rows(columns, len(count))
     if level is None:
         rows = rows[: len(bounds)]
     else:
-        bounds = np.concatenate([bounds, np.full(len(gain), -level)])
-    cost = -(gain * count[:, None]).ravel()
-    found = solve_linear(cost, rows, bounds, iteration_limit=sharing.iteration_limit)
+        bounds = np.concatenate([bounds, np.full(len(count), -level)])
+    value = np.zeros((len(columns.gpus), columns.gain.shape[1]))
+    np.add.at(value, columns.column, columns.gain * count[columns.job, None])
+    found = solve_linear(-value.ravel(), rows, bounds, iteration_limit=sharing.iteration_limit)
     if found is None:
         return None
-    shares: FloatArray = np.where(gain > 0, found.reshape(gain.shape).clip(0.0, 1.0), 0.0)
-    return shares
+    times: FloatArray = np.where(value > 0, found.reshape(value.shape).clip(0.0), 0.0)
+    times[: len(count)] = times[: len(count)].clip(max=1.0)
+    return times
 
 
-def _bounds(sharing: Sharing, gain: FloatArray) -> FloatArray:
+def _bounds(sharing: Sharing, num_classes: int) -> FloatArray:
     """float64[num_classes + num_gpu_types]: limits of the shares of each class, and of the GPUs of each type."""
-    return np.concatenate([np.ones(len(gain)), sharing.capacity.astype(np.float64)])
+    return np.concatenate([np.ones(num_classes), sharing.capacity.astype(np.float64)])
 
 
-def _rows(gain: FloatArray, gpus: IntArray, *, level_column: bool = False) -> csr_array:
+def _rows(columns: Columns, num_classes: int, *, level_column: bool = False) -> csr_array:
     """Rows A of A x <= b: the shares of each class, the GPUs taken of each type, and minus the gain of each class.
 
     They are written directly in compressed form, since a matrix in blocks takes SciPy longer than the program itself.
 
     Args:
-        gain: float64[num_classes, num_gpu_types].
-        gpus: int64[num_classes], GPUs of all jobs of a class.
+        columns: what the variables stand for.
+        num_classes: classes of equal jobs.
         level_column: whether the last column is a level that no gain may be below.
     """
-    num_classes, num_types = gain.shape
-    cells = np.arange(gain.size)
-    taken = np.tile(gpus.astype(np.float64), num_types)
-    values, columns, length = -gain, cells.reshape(gain.shape), num_types
+    num_columns, num_types = len(columns.gpus), columns.gain.shape[1]
+    cells = np.arange(num_columns * num_types).reshape(num_columns, num_types)
+    order = np.lexsort((columns.column, columns.job))
+    own, part = cells[columns.column[order]], np.repeat(columns.part[order], num_types)
+    length = num_types * np.bincount(columns.job, minlength=num_classes)
+    values, places, gain_length = -columns.gain[order].ravel(), own.ravel(), length
     if level_column:
-        values = np.column_stack([values, np.ones(num_classes)])
-        columns = np.column_stack([columns, np.full(num_classes, gain.size)])
-        length += 1
-    data = np.concatenate([np.ones(gain.size), taken, values.ravel()])
-    indices = np.concatenate([cells, cells.reshape(gain.shape).T.ravel(), columns.ravel()])
-    lengths = np.repeat([num_types, num_classes, length], [num_classes, num_types, num_classes])
+        ends = np.cumsum(length)
+        values, places = np.insert(values, ends, 1.0), np.insert(places, ends, cells.size)
+        gain_length = length + 1
+    data = np.concatenate([part, np.tile(columns.gpus.astype(np.float64), num_types), values])
+    indices = np.concatenate([own.ravel(), cells.T.ravel(), places])
+    lengths = np.concatenate([length, np.full(num_types, num_columns), gain_length])
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    return csr_array((data, indices, starts), shape=(2 * num_classes + num_types, gain.size + level_column))
+    return csr_array((data, indices, starts), shape=(2 * num_classes + num_types, cells.size + level_column))

@@ -1,7 +1,7 @@
 """Place grants (GPUs of one type for each job) on nodes, and read grants from placements."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -71,11 +71,11 @@ def place_grants(
 
     Args:
         view: the round.
-        allocation: the running jobs at first; changed in place.
+        allocation: the running jobs at first, none beside another one; changed in place.
         grants: the grant of each job that is to run.
         spanning: jobs that run on no one type; they start if there is room after all others, and then keep running.
     """
-    held = held_grants(view)
+    held = {job: grant for job, grant in held_grants(view).items() if allocation.changes.get(job, grant) is not None}
     for job in held.keys() - set(spanning):
         if grants.get(job) != held[job]:
             allocation.stop(job)
@@ -100,6 +100,6 @@ def _place_anew(
     for job in sorted(jobs, key=lambda job: (-grants[job].num_gpus, job not in stay, job)):
         place = view.placement(job) if job in stay else None
         if place and all(allocation.free_gpus[node] >= gpus for node, gpus in place.gpus.items()):
-            allocation.keep(job)
+            allocation.place(job, replace(place, beside=None))
         else:
             pack_grant(view, allocation, job, grants[job], scatter=True)

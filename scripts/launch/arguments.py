@@ -44,7 +44,10 @@ ORACLE_SCHEDULERS = ("oracle",)
 # They are trained policies, which need the extra `learn`.
 LEARNED_SCHEDULERS = ("learned_planner",)
 # They place jobs beside others on the same GPUs, which few tasks allow.
-PACKING_SCHEDULERS = ("fifo_packed", "srtf_packed", "starling_packed", "tiresias_packed")
+PACKING_SCHEDULERS = (
+    *("fifo_packed", "gavel_max_min_packed", "lucid_packed", "muri_las_packed", "muri_packed", "srtf_packed"),
+    *("starling_packed", "tiresias_packed"),
+)
 # scheduler=all leaves them out: they must be named.
 NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS)
 # Optional groups, in which Hydra ignores a wrong choice.

@@ -3,9 +3,11 @@
 import pytest
 
 from baselines import Gavel
-from envs.simulation import Rounds
-from envs.types import ClusterSpec, NodeSpec
+from envs.simulation import Rounds, Scenario, Setup, Simulator, run_episode
+from envs.types import ClusterSpec, JobSpec, NodeSpec
+from envs.workloads import Workload
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, places, play, restarts, times, two_nodes
+from tests.unit.simulation.test_sharing import Together
 
 EVERY_TEN = Rounds(on_events=False, interval=10.0)
 
@@ -89,6 +91,37 @@ def test_a_gang_larger_than_any_type_takes_several_and_is_left_alone():
     assert times(result)[0][0] in (0, 10)
     assert result.finished.all()
     assert restarts(result)[0] == 0
+
+
+def light(*rows: tuple[float, int, float]) -> tuple[Workload, Setup]:
+    """Jobs (submission, GPUs, work) that keep 0.75 beside another one, and one node of four GPUs; free restarts."""
+    specs = [JobSpec(i, submit, gpus, gpus * seconds, "light") for i, (submit, gpus, seconds) in enumerate(rows)]
+    scenario = Scenario(restart_delay=0.0, rounds=EVERY_TEN, sharing="pairs")
+    return Workload.of(specs), Setup(ClusterSpec((NodeSpec("V100", 4),), "one"), Together(), scenario)
+
+
+def test_three_jobs_share_gpus_by_turns():
+    """Three jobs of 4 GPUs, 30 s each alone. A third of the time for each of three pairs: 2/3 of 0.75 for each job.
+
+    All pairs have priority (1/3) / (5/30), and none has a share alone: A and B 0-10. Then A and B have had 15 s, the
+    other pairs 5: A and C 10-20, B and C 20-30. Each has had 20 s at 0.75. A is done after two more rounds, at 50, and
+    B and C after the third, at 60. Alone in turns, the last would end at 90.
+    """
+    result = run_episode(gavel(pairs=True), Simulator(*light(*[(0, 4, 30)] * 3)))
+    assert times(result) == [(0, 50), (0, 60), (10, 60)]
+
+
+def test_a_partner_that_is_left_keeps_its_gpus():
+    """A (12 s) and B (30 s) share; A ends at 16, B has 12 s done and goes on alone at once: 34, without a restart."""
+    result = run_episode(gavel(pairs=True), Simulator(*light((0, 4, 12), (0, 4, 30))))
+    assert times(result) == [(0, 16), (0, 34)]
+    assert restarts(result) == [0, 0]
+
+
+def test_jobs_that_find_gpus_of_their_own_do_not_share():
+    """Two jobs of two GPUs fit beside each other, where each has its whole throughput."""
+    result = run_episode(gavel(pairs=True), Simulator(*light((0, 2, 30), (0, 2, 30))))
+    assert times(result) == [(0, 30), (0, 30)]
 
 
 @pytest.mark.parametrize("objective", ["max_min", "makespan", "finish_time", "total_throughput", "isolated"])

@@ -6,8 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Gavel
-from baselines.gavel.rounds import NEVER_RAN, TimeReceived, choose_grants, order_types_by_throughput
-from baselines.parts.grants import held_grants, place_grants
+from baselines.gavel.rounds import (
+    NEVER_RAN,
+    TimeReceived,
+    choose_grants,
+    order_types_by_throughput,
+    place_combinations,
+)
+from baselines.parts.grants import held_grants
 from envs.scheduling import ClusterView
 from envs.simulation import Rounds, Scenario, Setup, Simulator
 from envs.types import MurmurationError
@@ -23,13 +29,13 @@ def test_priority_is_share_over_the_fraction_received():
     before = round_at(0, pair, fast_and_slow(), performance=TwoThroughputs())
     received = TimeReceived(5.0)
     received.advance(before)
-    received.renew(0.0, np.array([0, 1]), np.array([[0.25, 0.5], [0.75, 0.0]]))
+    received.renew(0.0, [(0,), (1,)], np.array([[0.25, 0.5], [0.75, 0.0]]))
     allocation = before.allocation()
     for job, gpus in running.items():
         allocation.place(job, gpus)
     received.begin(before, allocation)
     received.advance(round_at(10, pair, fast_and_slow(), place=[(0, running)], performance=TwoThroughputs()))
-    priority, owed, share = received.ranks(np.array([0, 1]), 2)
+    priority, owed, share = received.ranks([(0,), (1,)], 2)
     assert priority == pytest.approx(np.array([[0.25 / (5 / 20), 0.5 / (15 / 20)], [0.75 / (15 / 20), 0.0]]))
     assert (owed == 0).all()
     assert share.tolist() == [[0.25, 0.5], [0.75, 0.0]]
@@ -41,20 +47,20 @@ def test_time_not_received_is_owed_under_the_next_shares():
     received = TimeReceived(5.0)
     first = round_at(0, pair, fast_and_slow(), performance=TwoThroughputs())
     received.advance(first)
-    received.renew(0.0, np.array([0]), np.array([[0.2, 0.4]]))
+    received.renew(0.0, [(0,)], np.array([[0.2, 0.4]]))
     allocation = first.allocation()
     allocation.place(0, {1: 4})
     received.begin(first, allocation)
     received.advance(round_at(10, pair, fast_and_slow(), place=[(0, {0: {1: 4}})], performance=TwoThroughputs()))
-    received.renew(20.0, np.array([0, 1]), np.array([[0.5, 0.5], [0.5, 0.5]]))
-    _, owed, _ = received.ranks(np.array([0, 1]), 2)
+    received.renew(20.0, [(0,), (1,)], np.array([[0.5, 0.5], [0.5, 0.5]]))
+    _, owed, _ = received.ranks([(0,), (1,)], 2)
     assert owed.tolist() == [[4.0, -2.0], [0.0, 0.0]]
 
 
 def test_priority_is_zero_without_a_share_and_large_without_received_time():
     received = TimeReceived(0.0)
-    received.renew(0.0, np.array([3]), np.array([[0.5]]))
-    priority, _, _ = received.ranks(np.array([3, 4]), 1)
+    received.renew(0.0, [(3,)], np.array([[0.5]]))
+    priority, _, _ = received.ranks([(3,), (4,)], 1)
     assert priority.tolist() == [[0.5 * NEVER_RAN], [0.0]]
 
 
@@ -80,22 +86,22 @@ def test_a_round_fits_and_leaves_out_no_job_that_could_run(seed, keep):
     received = TimeReceived(1.0)
     received.advance(view)
     rng = np.random.default_rng(seed)
-    received.renew(view.time, present[typed], rng.random(throughput[typed].shape))
+    received.renew(view.time, [(job,) for job in present[typed].tolist()], rng.random(throughput[typed].shape))
     gpu_types = list(range(len(view.cluster.gpu_types)))
     sizes = view.num_gpus[present[typed]]
     runs = throughput[typed] > 0
     chosen = choose_grants(view, allocation, present[typed], sizes, runs, gpu_types, received, keep=keep)
-    place_grants(view, allocation, chosen, present[~typed].tolist())
+    place_combinations(view, allocation, chosen, present[~typed].tolist())
     held = held_grants(view)
-    for job, grant in chosen.items():
+    for (job,), grant in chosen.items():
         place = allocation.placement(job)
         assert place is not None
         assert place.num_gpus == view.num_gpus[job]
         assert {int(view.cluster.node_types[node]) for node in place.gpus} == {grant.gpu_type}
     if keep:
-        assert {job: grant for job, grant in held.items() if typed[present == job]}.items() <= chosen.items()
+        assert {(job,): grant for job, grant in held.items() if typed[present == job]}.items() <= chosen.items()
     left = np.bincount(view.cluster.node_types, allocation.free_gpus, len(gpu_types))
-    for job in set(present[typed].tolist()) - set(chosen):
+    for job in set(present[typed].tolist()) - {job for (job,) in chosen}:
         runs = throughput[np.searchsorted(present, job)] > 0
         assert (view.num_gpus[job] > left[runs]).all()
     assert allocation.jobs() >= spread & set(present[~typed].tolist())
@@ -150,6 +156,9 @@ class Plain(TwoThroughputs):
         ({"round_length": -1.0}, ("round_length", "-1.0", "not negative")),
         ({"reset_interval": float("inf")}, ("reset_interval", "inf", "finite")),
         ({"iteration_limit": 0}, ("iteration_limit", "0", "positive")),
+        ({"pairs": True, "aware": False}, ("pairs is True", "aware False", "need aware=True")),
+        ({"least_together": float("nan")}, ("least_together is nan", "at most 2")),
+        ({"most_partners": 0}, ("most_partners 0", "at least 1")),
     ],
 )
 def test_bad_options(options, words):

@@ -116,8 +116,9 @@ def test_finish_times_are_no_worse_than_with_equal_shares(sharing, data):
     found = minimise_finish_time_ratio(sharing, work, waited, deserved)
     check(sharing, found.shares)
     assert found.failures == 0
-    reached = worst_ratio(sharing, found.shares, work, waited, deserved)
-    assert reached <= worst_ratio(sharing, sharing.isolated, work, waited, deserved)
+    reached = worst_ratio(sharing.reach(found), work, waited, deserved)
+    equal = (sharing.throughput * sharing.isolated).sum(axis=1)
+    assert reached <= worst_ratio(equal, work, waited, deserved)
     # No shares reach a ratio that is 1 % smaller.
     spare = 0.99 * reached * deserved - waited
     assert (spare <= 0).any() or level_slowly(sharing, sharing.throughput * (spare / work)[:, None]) < 1.0

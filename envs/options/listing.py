@@ -190,6 +190,20 @@ def likes_type(a: OptionArrays, job: Records, j: int, n: int, rest: int) -> int:
 
 
 @leaf
+def needs_types(a: OptionArrays, job: Records) -> bool:
+    """Whether no type that runs a gang has so many GPUs in all."""
+    nodes = a.world.nodes
+    for n in range(len(nodes)):
+        total = 0
+        for other in range(len(nodes)):
+            if nodes[other].gpu_type == nodes[n].gpu_type:
+                total += nodes[other].num_gpus
+        if total >= job.min_gpus and could_run(a, job, n, job.min_gpus):
+            return False
+    return True
+
+
+@leaf
 def list_best_fit(a: OptionArrays, action: int, row: int, j: int) -> None:
     """List the one node by best fit, see `OptionRules.placing`; none if there is too little room."""
     job, nodes = a.world.jobs[j], a.world.nodes
@@ -198,6 +212,9 @@ def list_best_fit(a: OptionArrays, action: int, row: int, j: int) -> None:
         is_gang = is_gang and not (nodes[n].num_gpus >= job.min_gpus and could_run(a, job, n, job.min_gpus))
     if is_gang and room_for_gang(a, job, j) < rest:
         return
+    least = 0
+    if is_gang and not needs_types(a, job):
+        least = 2 if job.first_share >= 0 else 1
     for n in range(len(nodes)):
         free = nodes[n].free
         if free == 0 or share_on(a.world, j, n) > 0 or not could_run(a, job, n, job.min_gpus):
@@ -207,6 +224,8 @@ def list_best_fit(a: OptionArrays, action: int, row: int, j: int) -> None:
         if free >= rest and not runs_on_nodes(a, job, n, job.min_gpus, job.num_shares + 1):
             continue
         likes = likes_type(a, job, j, n, rest) if is_gang else 0
+        if likes < least:
+            continue
         # A node that completes the job comes before all others, the fullest first; of the others the emptiest.
         fit = likes * 4 * a.rules[0].node_gpus + (2 * a.rules[0].node_gpus - free if free >= rest else free)
         if fit > most:

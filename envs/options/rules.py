@@ -40,7 +40,7 @@ class OptionRules:
         placing: "chosen": a job has options on all nodes and in all its sizes. "best_fit": a waiting job has one option
             at most, so that a choice of an option is a choice of a job. It gets the GPUs that it requests, on the node
             with the fewest free ones that suffice. Only a job that no node could ever hold alone gets several nodes,
-            those with most free GPUs first, of one type where a type has room.
+            those with most free GPUs first, of one type unless every type is too small.
 
     Raises:
         MurmurationError: a value is out of range, or does not go with best fit.

@@ -141,7 +141,8 @@ def list_columns(view: ClusterView, free: IntArray, jobs: Sequence[JobId] | IntA
             nodes = np.flatnonzero(cluster.node_types == gpu_type)
             largest = int(cluster.node_gpus[nodes].max())
             found = list[tuple[int, ...]]()
-            wanted = [(gpus, count) for gpus, count in ((largest, size // largest), (size % largest, 1)) if gpus * count]
+            split = (largest, size // largest), (size % largest, 1)  # whole nodes, and one with the rest
+            wanted = [(gpus, count) for gpus, count in split if gpus * count]
             for number, (gpus, count) in enumerate(wanted):
                 able = nodes[free[nodes] >= gpus].tolist()
                 if len(able) < count:

@@ -71,7 +71,7 @@ def test_compiled_and_reference_list_the_same():
         batch, reference = begun(world, rules)
         while not batch.ended[0]:
             assert listed(batch) == [tuple(option) for option in reference.options], f"{world.name} {rules}"
-            jobs = [job for kind, job, *_ in listed(batch) if kind != WAIT]
+            jobs = [job for action, job, *_ in listed(batch) if action != WAIT]
             assert len(jobs) == len(set(jobs)), "one option for each job"
             joins += listed(batch)[0][0] == JOIN
             chosen = draw(batch, rng)

@@ -114,7 +114,7 @@ class Columns(NamedTuple):
         gpus: GPUs that it would give.
         part: number of the part. All of a part's columns belong to one job and one GPU type.
         start: number of the start, a job on a GPU type, which consists of one or two parts.
-        count: columns of the part that a start takes.
+        taken: columns of the part that a start takes.
     """
 
     job: IntArray
@@ -122,7 +122,7 @@ class Columns(NamedTuple):
     gpus: IntArray
     part: IntArray
     start: IntArray
-    count: IntArray
+    taken: IntArray
 
 
 def list_columns(view: ClusterView, free: IntArray, jobs: Sequence[JobId] | IntArray, sizes: IntArray) -> Columns:
@@ -167,13 +167,13 @@ def solve(columns: Columns, free: IntArray, weights: FloatArray, node_limit: int
     every, first = np.arange(width), np.unique(columns.start, return_index=True)[1]
     heads = np.unique(columns.part, return_index=True)[1]  # the first column of each part
     left = (free[columns.node] - columns.gpus) / free.max()
-    parts_of = np.bincount(columns.start[heads], columns.count[heads], starts)  # nodes of each start
+    parts_of = np.bincount(columns.start[heads], columns.taken[heads], starts)  # nodes of each start
     cost = np.concatenate([PLACE_COST * (1 + left) / 2 / parts_of[columns.start], -weights[columns.job[first]]])
     rooms = np.zeros((len(free), width + starts))
     rooms[columns.node, every] = columns.gpus
     complete = np.zeros((len(heads), width + starts))
     complete[columns.part, every] = 1
-    complete[np.arange(len(heads)), width + columns.start[heads]] = -columns.count[heads]
+    complete[np.arange(len(heads)), width + columns.start[heads]] = -columns.taken[heads]
     once = np.zeros((len(weights), width + starts))
     once[columns.job[first], width + np.arange(starts)] = 1
     found = milp(

@@ -149,8 +149,8 @@ class Lister:
                 continue
             found.append((likes, completes, -free if completes else free, -node.id))
         if found:
-            node = -max(found)[3]
-            yield Option(change, job, node, min(draft.free(node), rest))
+            best = -max(found)[3]
+            yield Option(change, job, best, min(draft.free(best), rest))
 
     def _shares(self, job: JobId) -> Iterator[Option]:
         """The jobs whose GPUs it can share, by their first nodes."""

@@ -43,7 +43,7 @@ class Recorded(LearnedPriorities):
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
-        self.seen = []
+        self.seen = list[tuple[float, list[int], list[float]]]()
 
     def rank(self, view):
         """Remember what is returned; give the same weight to all jobs, so that the schedule does not depend on it."""

@@ -49,9 +49,13 @@ class OptionScorer(nn.Module):
         of_option[OPTION_START, 0] = -1.0  # of a job that was evicted in this round
         self.output[0] = -self.reluctance
 
+    def layers(self) -> list[torch.Tensor]:
+        """Return the weights of the hidden layer, float32[columns, hidden], by kind of row."""
+        return list(self.parts)
+
     def scores(self, decisions: Decisions) -> torch.Tensor:
         """Return float32[M], the score of every option."""
-        of_option, of_job, of_node, of_cluster = self.parts
+        of_option, of_job, of_node, of_cluster = self.layers()
         none = torch.zeros(1, self.hidden)
         jobs = torch.cat((decisions.jobs @ of_job, none))  # index -1, of waiting, is the last row
         nodes = torch.cat((decisions.nodes @ of_node, none))
@@ -64,5 +68,5 @@ class OptionScorer(nn.Module):
 
     def flat(self) -> npt.NDArray[np.float32]:
         """Return all weights float32[1, num_weights], for compiled code."""
-        pieces = [*self.parts, self.bias, self.output]
+        pieces = [*self.layers(), self.bias, self.output]
         return np.concatenate([piece.detach().numpy().ravel() for piece in pieces])[None]

@@ -7,14 +7,14 @@ import numpy as np
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.episodes.coupling import SUM_WITH_TRAFFIC
 from envs.episodes.hidden import Doubt
-from envs.options.rules import CHANGES, TURNS, OptionRules
+from envs.options.rules import CHANGES, PLACINGS, TURNS, OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.tuning import TuningTable, tunings_under
 from envs.simulation import Setup, State, ThroughputTable
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import Records, leaf
 from envs.simulation.world import World, episode_of
-from envs.types import FloatArray, IntArray
+from envs.types import ClusterSpec, FloatArray, IntArray
 
 RULES = np.dtype(
     (
@@ -28,6 +28,7 @@ RULES = np.dtype(
             ("turn", np.int64),  # index into TURNS
             ("beliefs", np.int64),
             ("share", np.int64),
+            ("placing", np.int64),  # index into PLACINGS
             ("node_gpus", np.int64),  # GPUs of the largest node
             ("pauses", np.int64),  # whether Python lets time pass: throughputs are hidden, or work is predicted
             # The present round.
@@ -140,6 +141,7 @@ def allocate_options(
     records["tune"] = rules.tune
     records["beliefs"], records["share"] = rules.beliefs, rules.share
     records["turn"] = TURNS.index(rules.turn)
+    records["placing"] = PLACINGS.index(rules.placing)
     records["node_gpus"] = state.nodes["num_gpus"][0].max()
     for name in ("gang", "last_node", "turn_of"):
         records[name] = -1
@@ -222,3 +224,17 @@ def option_arrays(batch: OptionArrays, b: int) -> OptionArrays:
         batch.doubt,
         batch.kept,
     )
+
+
+def fix_sizes(jobs: Records, rules: OptionRules, cluster: ClusterSpec) -> None:
+    """Where jobs are placed by best fit, give them the one size that they request, unless no GPU type has so many GPUs.
+
+    Args:
+        jobs: records of an episode's jobs, changed in place.
+        rules: see its class.
+        cluster: the nodes.
+    """
+    if rules.placing == "best_fit":
+        largest = np.bincount(cluster.node_types, cluster.node_gpus).max()
+        for name in ("min_gpus", "max_gpus"):
+            jobs[name] = np.where(jobs["num_gpus"] <= largest, jobs["num_gpus"], jobs[name])

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from envs.episodes import EpisodeBatch, Reward
 from envs.episodes.candidates import Features
 from envs.options import kernels
-from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate_options
+from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate_options, fix_sizes
 from envs.options.kernels import ROUND_OVER
 from envs.options.rules import OptionRules
 from envs.options.spec import OptionSpec
@@ -214,6 +214,8 @@ class OptionBatch(EpisodeBatch):
         for name in ("decision", "decisions", "broken_gangs", "left_out"):
             record[name] = 0
         record["gang"] = -1
+        for state in (self.state, self.hidden.state if self.hidden else self.state):
+            fix_sizes(state.jobs[b], self.rules, self.cluster)
         self.arrays.refused[b] = 0
         self._outcomes[b] = kernels.begin(self.arrays, b)
         self.resume(b)

@@ -14,7 +14,7 @@ not count as equals of other nodes, and are not expected to join a gang.
 from envs.episodes.candidates import enter_sorted, queue_key
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
-from envs.options.rules import CHANGES, TURNS
+from envs.options.rules import CHANGES, PLACINGS, TURNS
 from envs.options.tuned import can_tune, names_nothing
 from envs.simulation.jit import Records, leaf
 from envs.simulation.job_throughput import level_of
@@ -24,6 +24,7 @@ from envs.simulation.shares import share_on
 
 ALLOWS_RESIZE, ALLOWS_MOVE = CHANGES.index("resize"), CHANGES.index("move")
 TAKES_TURNS = TURNS.index("turns")
+BEST_FIT = PLACINGS.index("best_fit")
 
 
 @leaf
@@ -176,6 +177,64 @@ def list_gang(a: OptionArrays, action: int, row: int, j: int) -> None:
 
 
 @leaf
+def likes_type(a: OptionArrays, job: Records, j: int, n: int, rest: int) -> int:
+    """Return 2 for a node of the type of a gang's first node, 1 if its type has room for the rest, else 0."""
+    nodes = a.world.nodes
+    if job.first_share >= 0 and nodes[a.world.shares[job.first_share].node].gpu_type == nodes[n].gpu_type:
+        return 2
+    room = 0
+    for other in range(len(nodes)):
+        if nodes[other].gpu_type == nodes[n].gpu_type and share_on(a.world, j, other) == 0:
+            room += nodes[other].free
+    return int(room >= rest)
+
+
+@leaf
+def needs_types(a: OptionArrays, job: Records) -> bool:
+    """Whether no type that runs a gang has so many GPUs in all."""
+    nodes = a.world.nodes
+    for n in range(len(nodes)):
+        total = 0
+        for other in range(len(nodes)):
+            if nodes[other].gpu_type == nodes[n].gpu_type:
+                total += nodes[other].num_gpus
+        if total >= job.min_gpus and could_run(a, job, n, job.min_gpus):
+            return False
+    return True
+
+
+@leaf
+def list_best_fit(a: OptionArrays, action: int, row: int, j: int) -> None:
+    """List the one node by best fit, see `OptionRules.placing`; none if there is too little room."""
+    job, nodes = a.world.jobs[j], a.world.nodes
+    rest, best, most, is_gang = job.min_gpus - job.gpus, -1, -1, True
+    for n in range(len(nodes)):
+        is_gang = is_gang and not (nodes[n].num_gpus >= job.min_gpus and could_run(a, job, n, job.min_gpus))
+    if is_gang and room_for_gang(a, job, j) < rest:
+        return
+    least = 0
+    if is_gang and not needs_types(a, job):
+        least = 2 if job.first_share >= 0 else 1
+    for n in range(len(nodes)):
+        free = nodes[n].free
+        if free == 0 or share_on(a.world, j, n) > 0 or not could_run(a, job, n, job.min_gpus):
+            continue
+        if not is_gang and free < rest:
+            continue
+        if free >= rest and not runs_on_nodes(a, job, n, job.min_gpus, job.num_shares + 1):
+            continue
+        likes = likes_type(a, job, j, n, rest) if is_gang else 0
+        if likes < least:
+            continue
+        # A node that completes the job comes before all others, the fullest first; of the others the emptiest.
+        fit = likes * 4 * a.rules[0].node_gpus + (2 * a.rules[0].node_gpus - free if free >= rest else free)
+        if fit > most:
+            best, most = n, fit
+    if best >= 0:
+        add_option(a, action, row, best, min(nodes[best].free, rest))
+
+
+@leaf
 def runs_beside(a: OptionArrays, job: Records, owner: Records) -> bool:
     """Whether a job runs on the GPUs of another one, and both fit there together."""
     world, throughputs = a.world, a.world.throughputs
@@ -227,7 +286,12 @@ def list_candidate_options(a: OptionArrays) -> None:
         row = list_job(a, j)
         a.rules[0].num_candidates += 1
         job = a.world.jobs[j]
-        if job.min_gpus <= a.world.episode[0].num_free and not list_starts(a, row, job) and a.refused[j] != now:
+        if job.min_gpus > a.world.episode[0].num_free:
+            pass
+        elif a.rules[0].placing == BEST_FIT:
+            if a.refused[j] != now:
+                list_best_fit(a, START, row, j)
+        elif not list_starts(a, row, job) and a.refused[j] != now:
             list_gang(a, START, row, j)
         if a.rules[0].share:
             list_owners(a, row, job)
@@ -393,7 +457,10 @@ def list_options(a: OptionArrays) -> int:
     if rules.gang < 0 or takes_turns:
         add_option(a, WAIT, -1, -1, 0)
     if rules.gang >= 0:
-        list_gang(a, JOIN, list_job(a, rules.gang), rules.gang)
+        if rules.placing == BEST_FIT:
+            list_best_fit(a, JOIN, list_job(a, rules.gang), rules.gang)
+        else:
+            list_gang(a, JOIN, list_job(a, rules.gang), rules.gang)
         if not takes_turns:
             return int(rules.num_options)
     else:

@@ -6,7 +6,7 @@ import numpy as np
 
 from envs.episodes.hidden import Doubt
 from envs.options import kernels
-from envs.options.arrays import OptionArrays, allocate_options
+from envs.options.arrays import OptionArrays, allocate_options, fix_sizes
 from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
 from envs.options.tuning import tunings_under
@@ -52,6 +52,7 @@ class OptionRound:
         if view.doubt is not None and view.doubt[0] is not self.arrays.doubt.spread:
             self._arrays = self.arrays._replace(doubt=Doubt(*view.doubt))
         self._table = self._snapshot.table
+        fix_sizes(self._snapshot.state.jobs[0], self.rules, view.cluster)
         self.arrays.refused[:] = 0
         return bool(kernels.open_round(self.arrays, 0))
 

@@ -9,6 +9,8 @@ from envs.types import ClusterSpec, MurmurationError
 
 CHANGES = ("start", "resize", "move")
 TURNS = ("auction", "turns")
+PLACINGS = ("chosen", "best_fit")
+PLAIN = ("start", "auction", False, False)  # changes, turn, tune and share under best fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,13 @@ class OptionRules:
             out. Waiting ends a node's part of the round, and the round ends when no other node has options. While a
             gang is put together, the nodes that can join are asked in this order. If all have waited, the cluster is
             idle and a job fits, they are asked again.
+        placing: "chosen": a job has options on all nodes and in all its sizes. "best_fit": a waiting job has one option
+            at most, so that a choice of an option is a choice of a job. It gets the GPUs that it requests, on the node
+            with the fewest free ones that suffice. Only a job that no node could ever hold alone gets several nodes,
+            those with most free GPUs first, of one type unless every type is too small.
 
     Raises:
-        MurmurationError: a value is out of range.
+        MurmurationError: a value is out of range, or does not go with best fit.
     """
 
     changes: Literal["start", "resize", "move"] = "start"
@@ -50,15 +56,26 @@ class OptionRules:
     max_decisions: int = 64
     distinct_nodes: bool = True
     turn: Literal["auction", "turns"] = "auction"
+    placing: Literal["chosen", "best_fit"] = "chosen"
 
     def __post_init__(self) -> None:
-        for name, allowed in (("changes", CHANGES), ("queue_order", QUEUE_ORDERS), ("turn", TURNS)):
+        for name, allowed in (
+            ("changes", CHANGES),
+            ("queue_order", QUEUE_ORDERS),
+            ("turn", TURNS),
+            ("placing", PLACINGS),
+        ):
             if getattr(self, name) not in allowed:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
         if self.tune + self.beliefs + self.share > 1:
             raise MurmurationError(
                 f"env.tune is {self.tune}, env.beliefs {self.beliefs}, env.share {self.share}; each adds columns in "
                 "the same place, so one at most can be true"
+            )
+        if self.placing == "best_fit" and (self.changes, self.turn, self.tune, self.share) != PLAIN:
+            raise MurmurationError(
+                f"env.placing is best_fit with changes={self.changes}, turn={self.turn}, tune={self.tune}, "
+                f"share={self.share}; it only starts jobs: set changes=start, turn=auction, tune=false, share=false"
             )
         for name in ("num_candidates", "max_decisions"):
             if getattr(self, name) < 1:

@@ -4,11 +4,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from agents.networks.job_priority import JobPriority
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import is_bidding
 from agents.policies.checkpoint import find_checkpoint
 from agents.policies.description import check_market
 from agents.policies.options.checkpoint import OptionCheckpoint
+from agents.policies.options.priorities import LearnedPriorities
+from baselines.rltune import Rltune
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
@@ -45,7 +48,10 @@ def load_policy(
         options = {**checkpoint.market.get("options", {}), **(market_options or {})}
         return checkpoint.scheduler(build_market({**checkpoint.market, "options": options}))
     temperature = None if sampled is None else float(sampled)
-    return OptionCheckpoint.load(folder, networks).scheduler(temperature)
+    found = OptionCheckpoint.load(folder, networks)
+    if isinstance(found.network, JobPriority) and found.network.program:
+        return Rltune(LearnedPriorities(found.network, found.rules))
+    return found.scheduler(temperature)
 
 
 def evaluate_policy(run: EvaluationRun, folder: Path) -> None:

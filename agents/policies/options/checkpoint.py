@@ -30,6 +30,7 @@ FACE, FORMAT = "options", 1
 OPTION_NETWORKS = (
     "agents.networks.option_scorer.OptionScorer",
     "agents.networks.option_attention.OptionAttention",
+    "agents.networks.job_priority.JobPriority",
 )  # that any manifest may name
 
 

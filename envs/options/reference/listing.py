@@ -1,5 +1,6 @@
 """Reference implementation of `envs.options.listing` in plain Python."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
@@ -61,7 +62,7 @@ class Lister:
     def _all_options(self, gang: JobId) -> list[Option]:
         if gang != NOTHING:
             self.rows, self.num_candidates = [gang], 0
-            return list(self._joins_of_gang(JOIN, gang))
+            return list((self._best_fit if self.rules.placing == "best_fit" else self._joins_of_gang)(JOIN, gang))
         heads = self.candidates() if self.draft.num_free or self.rules.share else []
         holders = self._holders() if self.rules.changes != "start" or self.rules.tune else []
         self.rows, self.num_candidates = heads + holders, len(heads)
@@ -110,6 +111,8 @@ class Lister:
     def _starts(self, job: JobId) -> list[Option]:
         """Starts on one node; where no node can hold the job alone, first parts of a gang."""
         spec, draft = self.draft.job(job).spec, self.draft
+        if self.rules.placing == "best_fit":
+            return [] if job in self.refused else list(self._best_fit(START, job))
         alone = [
             Option(START, job, node, gpus)
             for node in self._shown()
@@ -119,6 +122,35 @@ class Lister:
         if alone or job in self.refused:
             return alone
         return list(self._joins_of_gang(START, job))
+
+    def _best_fit(self, change: int, job: JobId) -> Iterator[Option]:
+        """The one node by best fit, see `OptionRules.placing`."""
+        draft, spec, held = self.draft, self.draft.job(job).spec, self.draft.held(job)
+        rest = spec.min_gpus - draft.gpus(job)
+        able = [node for node in draft.nodes if draft.could_run(job, node.id, spec.min_gpus)]
+        is_gang = all(node.spec.num_gpus < spec.min_gpus for node in able)
+        totals = Counter[str]()  # GPUs by type
+        for node in able:
+            totals[node.spec.gpu_type] += node.spec.num_gpus
+        able = [node for node in able if node.id not in held and draft.free(node.id) > 0]
+        if is_gang and sum(draft.free(node.id) for node in able) < rest:
+            return
+        found = []
+        for node in able:
+            free, gpu_type = draft.free(node.id), node.spec.gpu_type
+            completes = free >= rest
+            if not (is_gang or completes) or (completes and not draft.runs(job, {**held, node.id: rest})):
+                continue
+            room = sum(draft.free(other.id) for other in draft.nodes if other.spec.gpu_type == gpu_type)
+            room -= sum(draft.free(other) for other in held if draft.nodes[other].spec.gpu_type == gpu_type)
+            first = draft.nodes[min(held)].spec.gpu_type if held else None
+            likes = (2 if gpu_type == first else int(room >= rest)) if is_gang else 0
+            if is_gang and any(total >= spec.min_gpus for total in totals.values()) and likes < 1 + bool(held):
+                continue
+            found.append((likes, completes, -free if completes else free, -node.id))
+        if found:
+            best = -max(found)[3]
+            yield Option(change, job, best, min(draft.free(best), rest))
 
     def _shares(self, job: JobId) -> Iterator[Option]:
         """The jobs whose GPUs it can share, by their first nodes."""

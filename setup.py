@@ -18,7 +18,9 @@ COPIED = {
     ),
     "scripts": ("**/*.py",),
     "conf": ("**/*.yaml",),
-    "checkpoints": ("bids-*/*.json", "bids-*/*.safetensors", "options-16/*.json", "options-16/*.safetensors"),
+    "checkpoints": tuple(
+        f"{name}/*.{kind}" for name in ("bids-*", "maifs-16", "options-16") for kind in ("json", "safetensors")
+    ),
 }
 
 

@@ -87,7 +87,7 @@ class Rltune:
         return allocation
 
     def _place(
-        self, view: ClusterView, allocation: Allocation, columns: "Columns", jobs: IntArray, weights: FloatArray
+        self, view: ClusterView, allocation: Allocation, columns: "GangParts", jobs: IntArray, weights: FloatArray
     ) -> None:
         """Solve the program and write its choice into the allocation."""
         self.counters["programs"] += 1
@@ -105,7 +105,7 @@ class Rltune:
                 allocation.place(job, gpus)
 
 
-class Columns(NamedTuple):
+class GangParts(NamedTuple):
     """What nodes could give: each column is a part of one job on one node. int64[num_columns] each.
 
     Attributes:
@@ -125,7 +125,7 @@ class Columns(NamedTuple):
     taken: IntArray
 
 
-def list_columns(view: ClusterView, free: IntArray, jobs: Sequence[JobId] | IntArray, sizes: IntArray) -> Columns:
+def list_columns(view: ClusterView, free: IntArray, jobs: Sequence[JobId] | IntArray, sizes: IntArray) -> GangParts:
     """List what nodes could give to jobs: whole nodes and the rest, on each type that could start the job now.
 
     Args:
@@ -151,10 +151,10 @@ def list_columns(view: ClusterView, free: IntArray, jobs: Sequence[JobId] | IntA
             else:
                 rows += found
                 parts, starts = parts + len(wanted), starts + 1
-    return Columns(*np.array(rows, np.int64).reshape(-1, len(Columns._fields)).T)
+    return GangParts(*np.array(rows, np.int64).reshape(-1, len(GangParts._fields)).T)
 
 
-def solve(columns: Columns, free: IntArray, weights: FloatArray, node_limit: int) -> Sequence[int] | None:
+def solve(columns: GangParts, free: IntArray, weights: FloatArray, node_limit: int) -> Sequence[int] | None:
     """Choose columns of the largest sum of weights; None if no choice is found within the limit.
 
     Args:

@@ -74,7 +74,7 @@ class PairsEpisode(FifoEpisode):
 
 
 @leaf
-def fits_beside(world: World, job: Records, owner: Records) -> bool:
+def can_join(world: World, job: Records, owner: Records) -> bool:
     """Whether a job runs on the GPUs of another one, and both fit there together."""
     level = level_of(owner.num_shares, world.throughputs.shape[3] - 1)
     share = owner.first_share
@@ -107,7 +107,7 @@ def pair_waiting(world: World, owners: IntArray, made: IntArray) -> None:
             owner >= 0
             and not starts
             and world.pair_factors.size
-            and fits_beside(world, world.jobs[j], world.jobs[owner])
+            and can_join(world, world.jobs[j], world.jobs[owner])
         ):
             clear_job(world, j)
             make_partners(world, owner, j)

@@ -103,12 +103,7 @@ def pair_waiting(world: World, owners: IntArray, made: IntArray) -> None:
         after = next_member(world.queued, len(world.jobs), j + 1)
         owner = owners[world.jobs[j].num_gpus]
         starts = world.jobs[j].touched != 0  # alone, in this round
-        if (
-            owner >= 0
-            and not starts
-            and world.pair_factors.size
-            and can_join(world, world.jobs[j], world.jobs[owner])
-        ):
+        if owner >= 0 and not starts and world.pair_factors.size and can_join(world, world.jobs[j], world.jobs[owner]):
             clear_job(world, j)
             make_partners(world, owner, j)
             share = world.jobs[owner].first_share

@@ -106,7 +106,7 @@ class Rltune:
 
 
 class GangParts(NamedTuple):
-    """What nodes could give: each column is a part of one job on one node. int64[num_columns] each.
+    """GPUs that nodes could give: each column is a part of one job on one node. int64[num_columns] each.
 
     Attributes:
         job: place of the job.

@@ -28,7 +28,7 @@ class PairRule:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a program stand for; each has one variable for each GPU type.
+    """Columns of a program; each has one variable for each GPU type.
 
     An entry says what a class of jobs has of a column. The variable of a class alone is the share of time of each of
     its jobs; that of a pair is the time of all pairs of such jobs together.

@@ -1,7 +1,5 @@
 """Compiled steps of an episode: list the options, carry one out, end the round, advance time."""
 
-import numpy as np
-
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays, option_arrays
 from envs.options.carrying import note_change
 from envs.options.columns import EVICT, MOVE, SHARE, TUNE, WAIT
@@ -11,7 +9,7 @@ from envs.options.tuned import tune_job
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel, leaf, part
 from envs.simulation.kernels import END, LOG_FULL, ROUND, settle
-from envs.simulation.shares import clear_job, make_partners, new_share, set_share
+from envs.simulation.shares import clear_job, join_job, set_share
 from envs.types import IntArray
 
 ROUND_OVER = 3  # a further result code: Python lets time pass (`envs.episodes.hidden`, `envs.episodes.predicted`)
@@ -104,14 +102,8 @@ def change_draft(a: OptionArrays, action: int, j: int, n: int, amount: int) -> N
 @leaf
 def share_gpus(a: OptionArrays, j: int, owner: int) -> None:
     """Place a waiting job beside another one, on all its GPUs."""
-    world = a.world
     note_change(a, owner)
-    clear_job(world, j)
-    make_partners(world, owner, j)
-    share = world.jobs[owner].first_share
-    while share >= 0:
-        new_share(world, j, world.shares[share].node, world.shares[share].gpus, np.nan, np.nan)
-        share = world.shares[share].next_of_job
+    join_job(a.world, j, owner)
     note_change(a, j)
 
 

@@ -17,7 +17,7 @@ from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, 
 from envs.options.rules import CHANGES, PLACINGS, TURNS
 from envs.options.tuned import can_tune, names_nothing
 from envs.simulation.jit import Records, leaf
-from envs.simulation.job_throughput import level_of
+from envs.simulation.job_throughput import level_of, runs_beside
 from envs.simulation.kernels import QUEUED, RUNNING
 from envs.simulation.ordered_set import next_member
 from envs.simulation.shares import share_on
@@ -235,24 +235,6 @@ def list_best_fit(a: OptionArrays, action: int, row: int, j: int) -> None:
 
 
 @leaf
-def runs_beside(a: OptionArrays, job: Records, owner: Records) -> bool:
-    """Whether a job runs on the GPUs of another one, and both fit there together."""
-    world, throughputs = a.world, a.world.throughputs
-    if owner.gpus >= throughputs.shape[2]:
-        return False
-    level = level_of(owner.num_shares, throughputs.shape[3] - 1)
-    share = owner.first_share
-    while share >= 0:
-        gpu_type = world.nodes[world.shares[share].node].gpu_type
-        if throughputs[job.model, gpu_type, owner.gpus, level] <= 0:
-            return False
-        if world.pair_factors[gpu_type, job.model, owner.model] <= 0:
-            return False
-        share = world.shares[share].next_of_job
-    return True
-
-
-@leaf
 def list_owners(a: OptionArrays, row: int, job: Records) -> None:
     """List the jobs whose GPUs a waiting job can share, as options of their first nodes."""
     world = a.world
@@ -267,7 +249,7 @@ def list_owners(a: OptionArrays, row: int, job: Records) -> None:
                 and owner.partner < 0
                 and not needs_gpus(owner)
                 and job.min_gpus <= owner.gpus <= most_gpus(job)
-                and runs_beside(a, job, owner)
+                and runs_beside(world, job, owner)
             ):
                 add_option(a, SHARE, row, n, world.shares[share].job)
             share = world.shares[share].next_of_node

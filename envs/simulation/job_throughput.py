@@ -350,3 +350,20 @@ def share_node(world: World, n: int) -> None:
     """Compute the contention factors of all shares on a node."""
     share_link(world, world.nodes[n])
     share_cpu_stage(world, world.nodes[n])
+
+
+@leaf
+def runs_beside(world: World, job: Records, owner: Records) -> bool:
+    """Whether a job runs on the GPUs of another one, and both fit there together."""
+    if owner.gpus >= world.throughputs.shape[2]:
+        return False
+    level = level_of(owner.num_shares, world.throughputs.shape[3] - 1)
+    share = owner.first_share
+    while share >= 0:
+        gpu_type = world.nodes[world.shares[share].node].gpu_type
+        if world.throughputs[job.model, gpu_type, owner.gpus, level] <= 0:
+            return False
+        if world.pair_factors[gpu_type, job.model, owner.model] <= 0:
+            return False
+        share = world.shares[share].next_of_job
+    return True

@@ -238,6 +238,17 @@ def clear_job(world: World, j: int) -> None:
 
 
 @leaf
+def join_job(world: World, j: int, owner: int) -> None:
+    """Place a job beside another one in this round's draft, on all its GPUs."""
+    clear_job(world, j)
+    make_partners(world, owner, j)
+    share = world.jobs[owner].first_share
+    while share >= 0:
+        new_share(world, j, world.shares[share].node, world.shares[share].gpus, np.nan, np.nan)
+        share = world.shares[share].next_of_job
+
+
+@leaf
 def clear_named_settings(job: Records) -> None:
     """Clear all named settings of a job, so that only its GPUs are given."""
     job.plan = -1

@@ -13,11 +13,11 @@ from benchmarks.timing import cpu_seconds
 from benchmarks.worlds import FULL, FifoEpisode, Size
 from envs.simulation import Scenario
 from envs.simulation.clock import pass_to_decision
-from envs.simulation.jit import Records, kernel, leaf
-from envs.simulation.job_throughput import level_of
+from envs.simulation.jit import kernel, leaf
+from envs.simulation.job_throughput import runs_beside
 from envs.simulation.kernels import LOG_FULL, ROUND, take_effect
 from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import clear_job, make_partners, new_share
+from envs.simulation.shares import join_job
 from envs.simulation.world import World
 from envs.types import IntArray
 
@@ -74,21 +74,6 @@ class PairsEpisode(FifoEpisode):
 
 
 @leaf
-def can_join(world: World, job: Records, owner: Records) -> bool:
-    """Whether a job runs on the GPUs of another one, and both fit there together."""
-    level = level_of(owner.num_shares, world.throughputs.shape[3] - 1)
-    share = owner.first_share
-    while share >= 0:
-        gpu_type = world.nodes[world.shares[share].node].gpu_type
-        if world.throughputs[job.model, gpu_type, owner.gpus, level] <= 0:
-            return False
-        if world.pair_factors[gpu_type, job.model, owner.model] <= 0:
-            return False
-        share = world.shares[share].next_of_job
-    return True
-
-
-@leaf
 def pair_waiting(world: World, owners: IntArray, made: IntArray) -> None:
     """Put waiting jobs, in order of submission, beside the first running job of their size that has no partner."""
     owners[:] = -1
@@ -103,13 +88,13 @@ def pair_waiting(world: World, owners: IntArray, made: IntArray) -> None:
         after = next_member(world.queued, len(world.jobs), j + 1)
         owner = owners[world.jobs[j].num_gpus]
         starts = world.jobs[j].touched != 0  # alone, in this round
-        if owner >= 0 and not starts and world.pair_factors.size and can_join(world, world.jobs[j], world.jobs[owner]):
-            clear_job(world, j)
-            make_partners(world, owner, j)
-            share = world.jobs[owner].first_share
-            while share >= 0:
-                new_share(world, j, world.shares[share].node, world.shares[share].gpus, np.nan, np.nan)
-                share = world.shares[share].next_of_job
+        if (
+            owner >= 0
+            and not starts
+            and world.pair_factors.size
+            and runs_beside(world, world.jobs[j], world.jobs[owner])
+        ):
+            join_job(world, j, owner)
             owners[world.jobs[j].num_gpus] = -1
             made[0] += 1
         j = after

@@ -53,7 +53,7 @@ class Recorded(LearnedPriorities):
 
 
 def seen_in(columns, works, performance):
-    """What is ranked in the first 30 s, in which nothing finishes."""
+    """The ranks of the first 30 s, in which nothing finishes."""
     workload = jobs(*zip(range(0, 24, 2), [3, 2, 1, 4] * 3, works, strict=True))
     setup = Setup(fast_and_slow(), performance, Scenario(horizon=30.0))
     priorities = Recorded(network(columns), RULES)

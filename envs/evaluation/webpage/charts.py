@@ -27,7 +27,14 @@ DASHES = ("solid", "dash", "dot", "dashdot")  # of lines, with COLOURS: 28 disti
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 NUM_QUANTILES = 160  # points of a distribution
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # GPUs requested: the lower ends of the classes
-AXIS = {"gridcolor": "#e6e6e6", "zeroline": False, "automargin": True, "linecolor": "#999", "ticks": "outside"}
+AXIS = {
+    "gridcolor": "#e6e6e6",
+    "zeroline": False,
+    "automargin": True,
+    "linecolor": "#999",
+    "ticks": "outside",
+    "autotickangles": [0, -90],  # of labels that would overlap; at 30 degrees the last one reaches over the edge
+}
 
 
 class ComparisonCharts:

@@ -29,6 +29,9 @@ setTimeout(() => {
       if (beside || text.top < box.top - 1 || text.bottom > box.bottom + 1)
         found.push(`${name}: clipped: ${title.textContent}`);
     }
+    const labels = [...place.querySelectorAll(".xtick text")].map((label) => label.getBoundingClientRect());
+    labels.sort((one, other) => one.left - other.left);
+    if (labels.some((label, at) => at && label.left < labels[at - 1].right)) found.push(`${name}: labels overlap`);
   }
   document.title = JSON.stringify({ charts: document.querySelectorAll("svg.main-svg").length, found });
 }, 1500);

@@ -239,6 +239,16 @@ def test_the_page_is_drawn_without_clipped_text(comparison, tmp_path, width):
     assert seen["found"] == []
 
 
+@pytest.mark.browser
+def test_labels_that_do_not_fit_side_by_side_stay_within_the_chart(comparison, tmp_path, monkeypatch):
+    """Two decision times 2 % apart need five labels of six signs; labels at 30 degrees reached over the edge."""
+    times = {"fifo": 0.05335612630509763, "<b>&last": 0.05236411188231486}
+    monkeypatch.setattr(Comparison, "decision_ms", lambda _, name: times[name])
+    page = tmp_path / "report.html"
+    page.write_text(html_page(comparison, PageExtras(["<b>&last"], SETUP, "a: 1")), encoding="utf-8")
+    assert json.loads(look_at(page, 390))["found"] == []
+
+
 SORT = """
 <script>
 setTimeout(() => {

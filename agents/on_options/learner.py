@@ -77,11 +77,16 @@ class OptionLearner(PieceLearner):
 
     def weights(self) -> dict[str, Tensor]:
         """Return the network's weights."""
-        return {name: value.detach().clone() for name, value in self._own.network.state_dict().items()}
+        return state_of(self._own.network)
 
     def policy(self) -> dict[str, Tensor]:
         """Return the network's weights."""
         return self.weights()
+
+
+def state_of(network: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a network's weights."""
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
 @torch.no_grad()

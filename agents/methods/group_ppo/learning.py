@@ -24,10 +24,11 @@ import numpy as np
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 from agents.networks.decisions import segment_log_softmax
 from agents.on_options.advantage import following_decisions, lambda_advantages
-from agents.on_options.learner import OptionLearner, OptionModule, critic_values
+from agents.on_options.learner import OptionLearner, OptionModule, critic_values, state_of
 from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
 from agents.policies.options.lesson import Lesson
@@ -38,7 +39,35 @@ from envs.types import FloatArray, IntArray
 
 
 class GroupLearner(OptionLearner):
-    """PPO's loss on ragged rows of options."""
+    """PPO's loss on ragged rows of options, and a moving average of the policy's weights over iterations.
+
+    The average is that of Polyak and Juditsky (1992, "Acceleration of stochastic approximation by averaging") with
+    weights that fall exponentially. Runners play with the last weights, so it changes nothing in training.
+    """
+
+    def build(self) -> None:
+        """Build the module, then its average."""
+        super().build()
+        newest = self._setup.settings.averaging
+        self._average = AveragedModel(
+            self._own.network,
+            avg_fn=lambda mean, value, count: mean + max(newest, 1.0 / (int(count) + 1)) * (value - mean),
+        )
+
+    def policy(self) -> dict[str, Tensor]:
+        """Return the averaged weights; before the first iteration and without averaging, the network's."""
+        averages = self._setup.settings.averaging < 1
+        return state_of(self._average.module) if averages else self.weights()
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return RLlib's state and the average."""
+        return {**super().get_state(*args, **kwargs), "average": self._average.state_dict()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `get_state`."""
+        super().set_state(state)
+        if "average" in state:
+            self._average.load_state_dict(state["average"])
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Tensor]
@@ -88,6 +117,7 @@ class GroupLearner(OptionLearner):
             for chosen in np.array_split(rng.permutation(lesson.num_decisions), settings.num_minibatches):
                 if len(chosen):
                     self.take_step(optimizer, self._batch(lesson, rows, target, chosen))
+        self._average.update_parameters(self._own.network)
         found = joined.figures | {f"learner/{name}": value for name, value in (self.figures | valued).items()}
         return found | {"learner/advantage_spread": spread, "learner/lr": settings.learning_rate(iteration)}
 

@@ -41,6 +41,8 @@ class GroupPPOSettings:
         num_epochs: passes over the decisions of an iteration.
         num_minibatches: steps in each pass.
         max_grad_norm: gradients are scaled down to this norm.
+        averaging: weight of an iteration's weights in the moving average that is validated and saved, above 0; 1 takes
+            the last ones. Training goes on from the last ones whatever it is.
         temperature: of the softmax over scores, in sampling and learning.
         num_decisions: most decisions of an iteration that are learnt from, an equal share of each workload, drawn at
             random; None for all. Episodes get longer as a policy learns to change running jobs.
@@ -69,6 +71,7 @@ class GroupPPOSettings:
     num_epochs: int = 2
     num_minibatches: int = 6
     max_grad_norm: float = 0.5
+    averaging: float = 1.0
     temperature: float = 1.0
     num_decisions: int | None = 12_000
     start_only: float = 0.0
@@ -95,6 +98,8 @@ class GroupPPOSettings:
         for name in ("start_only", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 self._refuse(name, "from 0 to 1")
+        if not 0 < self.averaging <= 1:
+            self._refuse("averaging", "above 0 and at most 1")
         if self.gae_lambda < 1 and not self.has_critic:
             self._refuse("gae_lambda", f"1 with baseline={self.baseline}; choose baseline=critic or both")
         if self.num_decisions is not None and self.num_decisions < self.num_workloads:

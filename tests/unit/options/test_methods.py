@@ -28,6 +28,7 @@ METHODS: dict[str, Any] = {
     "group_ppo": SMALL,
     "critic_ppo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95),
     "both": dataclasses.replace(SMALL, baseline="both", gae_lambda=0.99),
+    "averaged": dataclasses.replace(SMALL, averaging=0.2),
     "reinforce": dataclasses.replace(SMALL, baseline="mean", clip=None, num_epochs=1),
     "ippo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95, turn="turns", critic="own"),
     "mappo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95, turn="turns"),
@@ -90,6 +91,23 @@ def test_training_resumes_to_the_bit(method, tmp_path):
     assert all(torch.equal(value, weights_of(second)[name]) for name, value in weights_of(whole).items())
 
 
+def test_the_policy_is_the_moving_average_of_what_runners_play_with():
+    """The first iterations count equally; nothing of training depends on it."""
+    problem = problem_of(small_task())
+    last = SMALL.start(problem, problem.build(1, None), 1)
+    averaged = dataclasses.replace(SMALL, averaging=0.4).start(problem, problem.build(1, None), 1)
+    assert all(torch.equal(value, weights_of(last)[name]) for name, value in weights_of(averaged).items())
+    seen = []
+    for _ in range(4):
+        assert last.train() == averaged.train()
+        seen.append(weights_of(last))
+    for name, value in weights_of(averaged).items():
+        mean = (seen[0][name] + seen[1][name]) / 2
+        for newer in seen[2:]:
+            mean = 0.6 * mean + 0.4 * newer[name]
+        torch.testing.assert_close(value, mean)
+
+
 @ALL
 def test_two_seeds_differ_and_one_repeats(method):
     problem = problem_of(small_task())
@@ -146,6 +164,7 @@ def test_all_runners_draw_the_same_workloads_in_turn_from_all_tasks():
         ({"gae_lambda": 0.9}, "group_ppo.gae_lambda is 0.9; .*baseline=critic or both"),
         ({"baseline": "critic", "gae_lambda": 1.1}, "group_ppo.gae_lambda is 1.1; it must be from 0 to 1"),
         ({"critic": "own", "turn": "auction"}, "group_ppo.turn is auction; it must be turns"),
+        ({"averaging": 0.0}, "group_ppo.averaging is 0.0; it must be above 0 and at most 1"),
         ({"clip": 0.0}, "group_ppo.clip is 0.0; it must be positive, or null"),
         ({"name": "ippo", "critic_lr": 0.0}, "ippo.critic_lr is 0.0; it must be positive"),
         ({"critic_hidden": 0}, "group_ppo.critic_hidden is 0; it must be at least 1"),

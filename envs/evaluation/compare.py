@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, name_object, names_batches, plain
+from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
+from envs.evaluation.plain_values import name_object, plain
 from envs.evaluation.plausible import refuse_below_bound
 from envs.evaluation.playing import Played, PlayedCallback, ProgressCallback, play_schedulers
 from envs.evaluation.spread import Spread

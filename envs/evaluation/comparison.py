@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pandas as pd
 
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
+from envs.evaluation.plain_values import plain
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, method_for
 from envs.metrics import Summary, job_completion_times, queueing_delays, slowdowns
 from envs.metrics.bounds import Relaxation
@@ -31,7 +31,9 @@ LEGEND = (  # of the columns, as the end of every caption
     "Rho: finish-time fairness, JCT / time on an equal share of the cluster.",
     "CPU: CPU time of the scheduler per round; with the simulator's own for schedulers that are compiled as a whole.",
 )
-ESTIMATED = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
+OF_JOBS = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
+ESTIMATED = (*OF_JOBS, "makespan")  # metrics with intervals and ratios
+MINIMISED = {"mean_jct": "mean JCT", "makespan": "makespan"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,10 +89,10 @@ class Comparison:
                 )
 
     def __repr__(self) -> str:
-        """Return the schedulers with their mean JCT in hours and its ratio, the best first: short, for notebooks."""
-        found = {name: (self.estimate("mean_jct", name), self.ratio("mean_jct", name)) for name in self.order}
-        rows = [f"  {name}: {jct.value / HOUR:.2f} h, {ratio.value:.3f}" for name, (jct, ratio) in found.items()]
-        return "\n".join([f"mean JCT, ratio to {self.reference}:", *rows])
+        """Return the schedulers with their `metric` in hours and its ratio, the best first: short, for notebooks."""
+        found = {name: (self.estimate(self.metric, name), self.ratio(self.metric, name)) for name in self.order}
+        rows = [f"  {name}: {mean.value / HOUR:.2f} h, {ratio.value:.3f}" for name, (mean, ratio) in found.items()]
+        return "\n".join([f"{MINIMISED[self.metric]}, ratio to {self.reference}:", *rows])
 
     @property
     def schedulers(self) -> list[str]:
@@ -108,13 +110,18 @@ class Comparison:
         return min(map(len, self.runs.values())) < self.num_workloads
 
     @property
+    def metric(self) -> str:
+        """What is minimised: the makespan if the task's objective counts nothing else, otherwise the mean JCT."""
+        return "makespan" if (self.settings.get("task") or {}).get("objective") == "makespan" else "mean_jct"
+
+    @property
     def order(self) -> list[str]:
-        """The schedulers by ascending mean JCT, or by its ratio if they ran different numbers of workloads.
+        """The schedulers by ascending `metric`, or by its ratio if they ran different numbers of workloads.
 
         Schedulers without a figure come last.
         """
         figure = self.ratio if self.partial else self.estimate
-        values = {name: figure("mean_jct", name).value for name in self.runs}
+        values = {name: figure(self.metric, name).value for name in self.runs}
         return sorted(self.runs, key=lambda name: math.inf if math.isnan(values[name]) else values[name])
 
     @property
@@ -150,7 +157,7 @@ class Comparison:
 
     @cached_property
     def estimators(self) -> dict[str, MeanEstimator]:
-        """Estimators of intervals and ratios for the metrics that are means over jobs (`ESTIMATED`)."""
+        """Estimators of intervals and ratios for the metrics of `ESTIMATED`."""
         return {
             name: MeanEstimator(
                 self._values(name), np.random.default_rng(self.seed), self.level, self.resamples, self._means(name)
@@ -205,11 +212,11 @@ class Comparison:
         return [f"{', '.join(names)}: {remark}." for remark, names in found.items()]
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:
-        """Estimate a mean of `ESTIMATED` with its interval."""
+        """Estimate the mean over workloads of a metric of `ESTIMATED` with its interval."""
         return self.estimators[metric].mean(self.schedulers.index(scheduler))
 
     def ratio(self, metric: str, scheduler: str, to: str = "") -> Estimate:
-        """Estimate the ratio of a mean of `ESTIMATED` to another scheduler's, with its paired interval.
+        """Estimate the ratio of a metric of `ESTIMATED` to another scheduler's, with its paired interval.
 
         The other one is the reference if `to` is empty.
         """
@@ -224,7 +231,7 @@ class Comparison:
         """
         if not any(map(len, self.compared)):
             return []
-        return [self._bound(name, relaxations) for name, relaxations in self.relaxations.items()]
+        return [self._bound(name) for name in self.relaxations]
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -284,12 +291,14 @@ class Comparison:
         return row
 
     def bound_ratio(self, scheduler: str) -> float:
-        """Geometric mean over its workloads of a scheduler's mean JCT relative to its lower bound; NaN without one.
+        """Geometric mean over its workloads of a scheduler's `metric` relative to its lower bound; NaN without one.
 
         It is the bound at any batch size for schedulers that choose batch sizes, and the other one for the rest.
         """
-        pairs = zip(self.summaries[scheduler], self.least_jct(scheduler), strict=False)
-        logs = [math.log(summary.mean_jct / below) for summary, below in pairs if not math.isnan(below)]
+        name = self.bound_of(scheduler)
+        least = self._bound_makespan.get(name, []) if self.metric == "makespan" else self.least_jct(scheduler)
+        pairs = zip(self.summaries[scheduler], least, strict=False)
+        logs = [math.log(getattr(summary, self.metric) / below) for summary, below in pairs if not math.isnan(below)]
         return math.exp(float(np.mean(logs))) if logs else math.nan
 
     def least_jct(self, scheduler: str) -> list[float]:
@@ -316,26 +325,30 @@ class Comparison:
             for name, relaxations in self.relaxations.items()
         }
 
-    def _bound(self, name: str, relaxations: Sequence[Relaxation]) -> dict[str, Any]:
-        jct = self._bound_jct[name]
+    @cached_property
+    def _bound_makespan(self) -> dict[str, list[float]]:
+        """For each bound and workload the least makespan of the measured jobs; NaN without compared jobs."""
         longest = max(self.episodes.values(), key=len)
-        reference = zip(jct, self.summaries[self.reference], strict=False)
-        ratios = [np.log(below / summary.mean_jct) for below, summary in reference if not math.isnan(below)]
-        makespan = []
-        for relaxation, relaxed, jobs, run in zip(
-            relaxations, self._relaxed[name], self.compared, longest, strict=True
-        ):
-            if len(jobs):
+        found: dict[str, list[float]] = {}
+        for name, relaxations in self.relaxations.items():
+            least = found.setdefault(name, [])
+            for relaxation, relaxed, jobs, run in zip(
+                relaxations, self._relaxed[name], self.compared, longest, strict=True
+            ):
                 measured = np.sort(run.jobs["job"])
-                same = np.array_equal(measured, jobs)
-                makespan.append((relaxed if same else relaxation.of_jobs(measured)).makespan())
-        return {
-            "scheduler": name,
-            "num_workloads": self.num_workloads,
-            "mean_jct": float(np.nanmean(jct)),
-            "mean_jct_ratio": float(np.exp(np.mean(ratios))) if ratios else math.nan,
-            "makespan": float(np.mean(makespan)),
-        }
+                known = relaxed if np.array_equal(measured, jobs) else relaxation.of_jobs(measured)
+                least.append(known.makespan() if len(jobs) else math.nan)
+        return found
+
+    def _bound(self, name: str) -> dict[str, Any]:
+        least = {"mean_jct": self._bound_jct[name], "makespan": self._bound_makespan[name]}
+        row: dict[str, Any] = {"scheduler": name, "num_workloads": self.num_workloads}
+        for metric, values in least.items():
+            reference = zip(values, self.summaries[self.reference], strict=False)
+            logs = [np.log(below / getattr(own, metric)) for below, own in reference if not math.isnan(below)]
+            row[metric] = float(np.nanmean(values))
+            row[f"{metric}_ratio"] = float(np.exp(np.mean(logs))) if logs else math.nan
+        return row
 
     def _about_the_window(self) -> list[str]:
         """Say which jobs are measured, and for which of them the cluster emptied; nothing if all jobs are measured."""
@@ -391,10 +404,13 @@ class Comparison:
         return [below, f"{', '.join(choosing)} {verb} batch sizes; only the second bound holds for {whom}."]
 
     def _values(self, metric: str) -> list[FloatArray]:
+        if metric not in OF_JOBS:  # a single figure for each workload
+            return [np.array([[value] for value in row]) for row in self._means(metric)]
+
         def of_run(results: Sequence[EpisodeFigures], workload: int, jobs: IntArray) -> FloatArray:
             if workload >= len(results):
                 return np.full(len(jobs), np.nan)
-            return ESTIMATED[metric](results[workload].rows(jobs))
+            return OF_JOBS[metric](results[workload].rows(jobs))
 
         return [
             np.stack([of_run(results, workload, jobs) for results in self.episodes.values()])
@@ -445,39 +461,3 @@ def overall(summaries: Sequence[Summary]) -> dict[str, float]:
             case _:
                 merged[column.name] = known.mean().item()
     return merged
-
-
-def plain(value: Any) -> Any:
-    """Convert nested values to JSON's types: NumPy values to Python's, NaN and infinities to None.
-
-    Data classes become their fields. An object of any other class, such as a user's own restart cost, becomes its
-    `repr`, or its class's name if it has no `repr` of its own.
-    """
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted((plain(item) for item in value), key=repr)
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    return name_object(value)
-
-
-def name_object(value: object) -> str:
-    """Return an object's own `repr`; for a class, a function and an object without one, the name with its module.
-
-    The names are the same in every run, unlike the address in the `repr` that every object has.
-    """
-    if not isinstance(value, type | FunctionType) and type(value).__repr__ is not object.__repr__:
-        return repr(value)
-    named = value if isinstance(value, type | FunctionType) else type(value)
-    return f"{named.__module__}.{named.__qualname__}"

@@ -8,7 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envs.evaluation.comparison import Comparison, plain
+from envs.evaluation.comparison import Comparison
+from envs.evaluation.plain_values import plain
 
 ENVIRONMENT = "murmuration"
 

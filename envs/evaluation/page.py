@@ -9,9 +9,9 @@ NOT_IN_TASKS = ("p50", "slowdown", "bounded", "makespan", "frag.", "preempted", 
 
 
 def markdown_page(comparison: Comparison) -> str:
-    """Return the whole table by ascending mean JCT, lower bounds last; schedulers that did not run; and the caption."""
+    """Return the whole table in the order of the comparison, bounds last; schedulers that did not run; the caption."""
     columns = all_columns(comparison)
-    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *rows_below(comparison)]]
+    rows = [[column.cells[row] for column in columns] for row in [*by_figure(comparison), *rows_below(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
     left_out = [f"- {name} {failure}" for name, failure in comparison.failures.items()]
     left_out += [f"- {name} is left out: {reason}" for name, reason in comparison.inapplicable.items()]
@@ -29,7 +29,7 @@ def task_table(comparison: Comparison) -> str:
     if "task" not in comparison.settings:
         raise ValueError("comparison: has no task; choose one with task=<name>")
     columns = [column for column in all_columns(comparison) if column.head.split(" (")[0] not in NOT_IN_TASKS]
-    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *rows_below(comparison)]]
+    rows = [[column.cells[row] for column in columns] for row in [*by_figure(comparison), *rows_below(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
     table = [f"| {' | '.join(line)} |" for line in lines]
     best, of_all = comparison.best, " of all episodes" if comparison.partial else ""
@@ -48,7 +48,7 @@ def task_table(comparison: Comparison) -> str:
     return "\n".join([*table, "", " ".join(said)]) + "\n"
 
 
-def by_mean_jct(comparison: Comparison) -> list[int]:
+def by_figure(comparison: Comparison) -> list[int]:
     """Return the positions of the schedulers in the order of `Comparison.order`."""
     return [comparison.schedulers.index(name) for name in comparison.order]
 

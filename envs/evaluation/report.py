@@ -98,7 +98,10 @@ def print_workloads(workloads: Sequence[Workload], setup: Setup, console: Consol
     loads = [workload.offered_load(cluster, performance) for workload in workloads]
     by_type = [f"{name} {format_range([load[name] for load in loads], '{:.2f}')}" for name in loads[0]]
     efficient = format_range([workload.efficient_load(cluster, performance) for workload in workloads], "{:.2f}")
-    console.print(f"offered load: {', '.join(by_type)}; at efficient sizes {efficient}", highlight=False)
+    said = f"{', '.join(by_type)}; at efficient sizes {efficient}"
+    if all(workload.jobs["submit_time"].max() == 0 for workload in workloads):
+        said = "without end: all jobs are there at the beginning"
+    console.print(f"offered load: {said}", highlight=False)
     if window := describe_windows(workloads):
         console.print(window, highlight=False)
     models = list(dict.fromkeys(model for workload in workloads for model in workload.known_models))

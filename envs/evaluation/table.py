@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from envs.evaluation.comparison import Comparison
+from envs.evaluation.comparison import MINIMISED, Comparison
 from envs.evaluation.statistics import Estimate
 from envs.types import Seconds
 
@@ -18,7 +18,7 @@ def print_table(comparison: Comparison, console: Console | None = None) -> None:
     """Print the table with readable units, the schedulers that failed or could not run with reasons, and the caption.
 
     A narrow screen shows fewer columns; no cell is truncated, and results.md and results.csv have all. The scheduler
-    with the least mean JCT is bold.
+    with the least mean JCT, or makespan if that is the objective, is bold.
     """
     console = console or wide_console()
     console.print(comparison_table(comparison, console.width))
@@ -76,9 +76,10 @@ def all_columns(comparison: Comparison) -> list[Column]:
     """Return all columns, in the order of display."""
     names, failed, bounds = comparison.schedulers, list(comparison.failures), comparison.bounds
     rows = comparison.rows[: len(names)]
-    jct = [comparison.estimate("mean_jct", name) for name in names]
-    unit, word = unit_for(max((estimate.value for estimate in jct if estimate.value == estimate.value), default=0.0))
-    ratio = [comparison.ratio("mean_jct", name) for name in names]
+    metric = comparison.metric
+    mean = [comparison.estimate(metric, name) for name in names]
+    unit, word = unit_for(max((estimate.value for estimate in mean if estimate.value == estimate.value), default=0.0))
+    ratio = [comparison.ratio(metric, name) for name in names]
     limits = 14 if all(row["limited_by_gpus"] == 1.0 for row in rows) else 4  # last where GPUs alone limit jobs
 
     def column(head: str, rank: int, metric: str, form: Callable[[float], str] = number) -> Column:
@@ -86,7 +87,7 @@ def all_columns(comparison: Comparison) -> list[Column]:
 
     def below(metric: str, form: Callable[[float], str]) -> list[str]:
         """Return the cells of failed schedulers and of the lower bounds; a dash if there is no figure."""
-        without = "failed" if metric == "mean_jct" else "-"
+        without = "failed" if metric == comparison.metric else "-"
         return [without] * len(failed) + [form(float(bound[metric])) if metric in bound else "-" for bound in bounds]
 
     def in_unit(seconds: Seconds) -> str:
@@ -94,20 +95,23 @@ def all_columns(comparison: Comparison) -> list[Column]:
 
     return [
         Column("scheduler", 0, [*names, *failed, *(str(bound["scheduler"]) for bound in bounds)]),
-        Column(f"mean JCT ({word})", 0, [with_interval(each, unit) for each in jct] + below("mean_jct", in_unit)),
+        Column(
+            f"{MINIMISED[metric]} ({word})", 0, [with_interval(each, unit) for each in mean] + below(metric, in_unit)
+        ),
         column("n", 0 if comparison.partial else 15, "num_workloads", count),
         column("unfinished", 0, "num_unfinished", count),
         Column(
-            f"vs {comparison.reference}", 0, [with_interval(each) for each in ratio] + below("mean_jct_ratio", number)
+            f"vs {comparison.reference}", 0, [with_interval(each) for each in ratio] + below(f"{metric}_ratio", number)
         ),
         column("vs bound", 2, "bound_ratio"),
+        *([column("mean JCT", 1, "mean_jct", in_unit)] if metric != "mean_jct" else []),
         column("p50", 6, "p50_jct", in_unit),
         column("p99", 1, "p99_jct", in_unit),
         column("wait", 2, "mean_queueing_delay", in_unit),
         column("slowdown", 8, "mean_slowdown"),
         column("bounded", 10, "mean_bounded_slowdown"),
         column("rho", 9, "mean_fairness"),
-        column("makespan", 7, "makespan", duration),
+        *([column("makespan", 7, "makespan", duration)] if metric != "makespan" else []),
         column("GPUs", 5, "utilisation", share),
         column("frag.", 11, "fragmentation", share),
         column("preempted", 12, "preemptions", count),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from envs.evaluation.comparison import name_object
+from envs.evaluation.plain_values import name_object
 from envs.evaluation.statistics import MIN_WORKLOADS
 from envs.performance import PerformanceModel, find_throughput
 from envs.performance.batch_size import batch_sizes

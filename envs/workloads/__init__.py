@@ -2,7 +2,7 @@
 
 from envs.workloads.calibration import STREAMS, JobStream
 from envs.workloads.demand import LoadDefinition
-from envs.workloads.distributions import ArrivalProcess, Arrivals, LogNormal, MarkovModulated, Quantiles
+from envs.workloads.distributions import AllAtOnce, ArrivalProcess, Arrivals, LogNormal, MarkovModulated, Quantiles
 from envs.workloads.fits import check_workload_fits
 from envs.workloads.habits import Habits
 from envs.workloads.mix import DEFAULT_MIX, JobMix
@@ -18,6 +18,7 @@ __all__ = [
     "JOB_COLUMNS",
     "MIXES",
     "STREAMS",
+    "AllAtOnce",
     "ArrivalProcess",
     "Arrivals",
     "Habits",

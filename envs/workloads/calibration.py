@@ -1,11 +1,19 @@
-"""Named job streams: the demo's, a bursty one, and two with the moments of public traces from small measured tables."""
+"""Named job streams: three made for the suite, and two with the moments of public traces from small measured tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from envs.types import Seconds, TraceError
-from envs.workloads.distributions import ArrivalProcess, Arrivals, Durations, LogNormal, MarkovModulated, Quantiles
+from envs.workloads.distributions import (
+    AllAtOnce,
+    ArrivalProcess,
+    Arrivals,
+    Durations,
+    LogNormal,
+    MarkovModulated,
+    Quantiles,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,13 @@ BURSTY = JobStream(
     durations=DEMO.durations,
     arrivals=MarkovModulated(busy_share=0.2, intensity=4.0, busy_jobs=40.0),
     source="made for the suite: sizes and run times of the demo; four fifths of the jobs arrive in a fifth of the time",
+)
+
+BATCH = JobStream(
+    sizes=DEMO.sizes,
+    durations=DEMO.durations,
+    arrivals=AllAtOnce(),
+    source="made for the suite: sizes and run times of the demo; all jobs arrive at once",
 )
 
 # Deviation of PHILLY and ITP from their traces (tests/unit/workloads/test_calibration.py): quantiles of run times from
@@ -105,7 +120,9 @@ ITP = JobStream(
     source="measured on elasticflow-traces (Microsoft ITP; Gu et al., ASPLOS'23), March to May 2021",
 )
 
-STREAMS: Mapping[str, JobStream] = MappingProxyType({"demo": DEMO, "philly": PHILLY, "itp": ITP, "bursty": BURSTY})
+STREAMS: Mapping[str, JobStream] = MappingProxyType(
+    {"demo": DEMO, "philly": PHILLY, "itp": ITP, "bursty": BURSTY, "batch": BATCH}
+)
 
 
 def stream(name: str) -> JobStream:

@@ -1,18 +1,16 @@
 """MAIFS' published improvements beside those of trained policies, over published schedulers on two traces."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.report import run_comparison, write_report
-from envs.evaluation.statistics import Estimate, t_interval
+from envs.evaluation.statistics import Estimate
 from experiments.performance.reproduction import Reproduction
 from launch.choices import CONF
 from launch.describe import compose_comparison
@@ -90,7 +88,7 @@ def improvement_table(comparison: Comparison, policy: str) -> pd.DataFrame:
         {
             "scheduler": name,
             "mean JCT": as_improvement(comparison.ratio("mean_jct", policy, to=name)),
-            "makespan": as_improvement(makespan_ratio(comparison, policy, name)),
+            "makespan": as_improvement(comparison.ratio("makespan", policy, to=name)),
             "windows": len(comparison.runs[name]),
         }
         for name in comparison.schedulers
@@ -98,13 +96,6 @@ def improvement_table(comparison: Comparison, policy: str) -> pd.DataFrame:
     ]
     published: dict[str, Any] = {name: f"at most {value:g}" for name, value in PUBLISHED.items()}
     return pd.DataFrame([*rows, {"scheduler": "published, state of the art", **published, "windows": "not public"}])
-
-
-def makespan_ratio(comparison: Comparison, policy: str, other: str) -> Estimate:
-    """Return the geometric mean of a policy's makespan relative to another scheduler's, with its interval."""
-    pairs = zip(comparison.summaries[policy], comparison.summaries[other], strict=False)
-    logs = t_interval(np.array([math.log(one.makespan / two.makespan) for one, two in pairs]))
-    return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high))
 
 
 def as_improvement(ratio: Estimate) -> str:

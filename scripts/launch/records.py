@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from envs.evaluation.archive import ARCHIVE_SUFFIX, check_archive, list_recorded
-from envs.evaluation.comparison import plain
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
+from envs.evaluation.plain_values import plain
 from envs.evaluation.playing import Played
 from envs.evaluation.record import Record, RecordHeader, ideal_durations, read_record, write_record
 from envs.evaluation.record_schema import LONGEST, RecordError, show

@@ -12,8 +12,9 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from envs.evaluation.aggregate import Aggregate
-from envs.evaluation.comparison import Comparison, plain
+from envs.evaluation.comparison import Comparison
 from envs.evaluation.gantt import TimeAxis
+from envs.evaluation.plain_values import plain
 from envs.evaluation.webpage.charts import Chart, ComparisonCharts
 from envs.evaluation.webpage.explorer import explorer, explorer_data
 from envs.evaluation.webpage.schedules import common_axis, schedule_chart

@@ -4,23 +4,31 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+import numpy as np
+
 from envs.evaluation.aggregate import Aggregate
-from envs.evaluation.comparison import Comparison
+from envs.evaluation.comparison import MINIMISED, Comparison
 from envs.evaluation.statistics import Estimate
 from envs.evaluation.table import all_columns, count, duration, number, share, with_interval
 from envs.evaluation.webpage.charts import ComparisonCharts
 
 PLANNER = "planner"  # the scheduler of the library that plans ahead; distances to it are shown where it ran
-FIRST = ("scheduler", "mean JCT", "vs", "unfinished")  # columns of `all_columns` that come first, by their beginning
+# Columns of `all_columns` that come first, by their beginning.
+FIRST = (
+    "scheduler",
+    *(f"{words} (" for words in MINIMISED.values()),
+    "vs",
+    "unfinished",
+)  # columns of `all_columns` that come first, by their beginning
 
 
 def headline(comparison: Comparison, charts: ComparisonCharts) -> str:
     """Return a paragraph that says what the page found."""
     subject, rival = charts.subject, charts.rival
-    jct = comparison.estimate("mean_jct", subject)
-    said = [f"<b>{escape(subject)}</b> has a mean JCT of {duration(jct.value)}"] if jct.value == jct.value else []
+    mean, words = comparison.estimate(comparison.metric, subject).value, MINIMISED[comparison.metric]
+    said = [f"<b>{escape(subject)}</b> has a {words} of {duration(mean)}"] if mean == mean else []
     if rival != subject and said:
-        ratio = comparison.ratio("mean_jct", subject, rival)
+        ratio = comparison.ratio(comparison.metric, subject, rival)
         less = "less" if ratio.value < 1 else "more"
         interval = f" ({comparison.level:.0%} interval of the ratio: {with_interval(ratio)})"
         better = "baseline" if subject in charts.policies else "other scheduler"
@@ -36,14 +44,18 @@ def headline(comparison: Comparison, charts: ComparisonCharts) -> str:
 
 
 def wins(comparison: Comparison, scheduler: str, other: str) -> tuple[int, int]:
-    """Return on how many workloads a scheduler has a lower mean JCT than another one, and how many both ran."""
-    pairs = zip(comparison.summaries[scheduler], comparison.summaries[other], strict=False)
-    known = [(a.mean_jct, b.mean_jct) for a, b in pairs if a.mean_jct == a.mean_jct and b.mean_jct == b.mean_jct]
-    return sum(a < b for a, b in known), len(known)
+    """Return on how many workloads a scheduler has less of what is minimised than another, and how many both ran."""
+    own, others = (
+        np.array([getattr(summary, comparison.metric) for summary in comparison.summaries[name]])
+        for name in (scheduler, other)
+    )
+    both = min(len(own), len(others))
+    known = ~np.isnan(own[:both] + others[:both])
+    return int((own[:both] < others[:both])[known].sum()), int(known.sum())
 
 
 def results_table(comparison: Comparison, charts: ComparisonCharts) -> str:
-    """Return the table of results: a row per scheduler by ascending mean JCT, failed ones and lower bounds below."""
+    """Return the table of results: a row per scheduler in the comparison's order, failed ones and bounds below."""
     known = {column.head: column.cells for column in all_columns(comparison)}
     first = [head for start in FIRST for head in known if head.startswith(start) and head != "vs bound"]
     added = added_columns(comparison, charts)
@@ -102,7 +114,7 @@ def added_columns(comparison: Comparison, charts: ComparisonCharts) -> dict[str,
     rivals = [charts.rival, *([PLANNER] if PLANNER in comparison.runs else [])]
     for rival in dict.fromkeys(rivals):
         if rival != comparison.reference:
-            ratios = [comparison.ratio("mean_jct", name, rival) for name in comparison.schedulers]
+            ratios = [comparison.ratio(comparison.metric, name, rival) for name in comparison.schedulers]
             found[f"vs {rival}"] = [format_ratio(ratio) for ratio in ratios]
     for rival in dict.fromkeys([comparison.reference, charts.rival]):
         won = [wins(comparison, name, rival) for name in comparison.schedulers]

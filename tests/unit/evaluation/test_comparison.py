@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from envs.evaluation import Comparison, overall
-from envs.evaluation.comparison import plain
+from envs.evaluation.plain_values import plain
+from envs.evaluation.table import all_columns
 from envs.metrics import summarise
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 
@@ -54,6 +55,31 @@ def test_ratios_are_relative_to_the_reference(comparison, first):
     assert comparison.rows[1]["mean_jct_ratio"] == pytest.approx(25 / 17)
     other = Comparison(comparison.runs, reference="slow")
     assert other.rows[0]["mean_jct_ratio"] == pytest.approx(17 / 25)
+
+
+def test_schedulers_are_ordered_by_what_the_task_minimises(first):
+    """The last job ends sooner, the others later: the better mean JCT has the longer makespan."""
+    early = fabricated(
+        [
+            Told(0, 4, 10, [(0, {0: 4})], 12),
+            Told(1, 2, 5, [(1, {1: 2})], 12),
+            Told(2, 8, 3, [(2, {0: 4, 1: 4})], 12),
+        ],
+        node_gpus=(8, 8),
+        end=100,
+        workload=first.workload,
+        scheduler="early",
+    )
+    runs = {"told": [first], "early": [early]}
+    for objective, order in (("mean JCT", ["told", "early"]), ("makespan", ["early", "told"])):
+        found = Comparison(runs, settings={"task": {"label": "t", "objective": objective}})
+        assert found.order == order
+        column = next(column for column in all_columns(found) if column.head.startswith(f"{objective} ("))
+        assert column.cells[1].startswith("12.0" if objective == "makespan" else "11.0")
+    makespans = {name: found.summaries[name][0].makespan for name in runs}
+    assert makespans == {"told": 13.0, "early": 12.0}
+    assert found.ratio("makespan", "early").value == pytest.approx(12 / 13)
+    assert found.rows[1]["makespan_ratio"] == pytest.approx(12 / 13)
 
 
 def test_a_scheduler_that_could_not_run_has_a_row_with_the_reason(comparison):

@@ -4,7 +4,7 @@ import pytest
 
 from envs.evaluation import Comparison
 from envs.evaluation.compare import compare_schedulers
-from envs.evaluation.page import by_mean_jct, markdown_page
+from envs.evaluation.page import by_figure, markdown_page
 from envs.performance import IdealModel
 from envs.simulation import Setup
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
@@ -48,5 +48,5 @@ def test_the_page_states_left_out_schedulers_and_the_caption(comparison):
 def test_without_a_mean_the_order_is_that_of_the_comparison():
     idle = [fabricated([Told(0, 1, 5)], end=9)]
     comparison = Comparison({"idle": idle, "lazy": idle})
-    assert by_mean_jct(comparison) == [0, 1]
+    assert by_figure(comparison) == [0, 1]
     assert "| idle | - " in markdown_page(comparison)

@@ -7,7 +7,7 @@ from envs.evaluation.comparison import Comparison
 from envs.evaluation.statistics import Estimate
 from envs.performance import IdealModel
 from envs.simulation import Setup, Simulator, run_episode
-from launch.maifs import as_improvement, improvement_table, makespan_ratio
+from launch.maifs import as_improvement, improvement_table
 from tests.golden.playground import jobs, two_nodes
 
 # A long job before a short one, both for all GPUs: FIFO has JCTs of 10 and 12 s, SRTF of 12 and 2 s, and so on.
@@ -40,7 +40,7 @@ def test_the_published_figures_stand_below(comparison: Comparison) -> None:
 
 
 def test_equal_makespans_have_a_ratio_of_one(comparison: Comparison) -> None:
-    assert makespan_ratio(comparison, "policy", "fifo") == Estimate(1.0, 1.0, 1.0)
+    assert comparison.ratio("makespan", "policy", "fifo") == Estimate(1.0, 1.0, 1.0)
 
 
 def test_more_than_a_baseline_is_a_negative_improvement() -> None:

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import lognorm
 
 from envs.types import TraceError
-from envs.workloads import Arrivals, LogNormal, MarkovModulated, Quantiles
+from envs.workloads import AllAtOnce, Arrivals, LogNormal, MarkovModulated, Quantiles
 
 DAILY = (*[0.5] * 12, *[1.5] * 12)
 
@@ -191,3 +191,7 @@ def test_a_markov_modulated_process_begins_at_zero_and_ascends(seed):
 def test_impossible_markov_modulated_processes_are_refused(options):
     with pytest.raises(TraceError, match="arrivals: busy_"):
         MarkovModulated(**options)
+
+
+def test_a_batch_is_there_at_the_beginning():
+    assert AllAtOnce().sample(np.random.default_rng(0), 5, mean_gap=60.0).tolist() == [0.0] * 5

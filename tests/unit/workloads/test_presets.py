@@ -57,7 +57,7 @@ def test_every_trace_and_every_task_has_a_preset():
         *("synthetic", "synthetic_philly", "philly_whole", "philly", "itp", "muri", "rubick"),
         *("csv", "slurm", "swf", "philly_raw", "helios", "pai", "gavel", "tiresias"),
         *("acme", "openb", "spot"),
-        *("calm", "bursty", "overload", "rigid", "plans", "adaptive", "bursty_16", "bursty_large"),
+        *("calm", "bursty", "overload", "rigid", "plans", "adaptive", "bursty_16", "bursty_large", "batch"),
         *("philly_64", "itp_64", "drawn_curves", "drawn_curves_24", "users"),
     }
 

@@ -77,14 +77,14 @@ class OptionLearner(PieceLearner):
 
     def weights(self) -> dict[str, Tensor]:
         """Return the network's weights."""
-        return state_of(self._own.network)
+        return weights_of(self._own.network)
 
     def policy(self) -> dict[str, Tensor]:
         """Return the network's weights."""
         return self.weights()
 
 
-def state_of(network: nn.Module) -> dict[str, Tensor]:
+def weights_of(network: nn.Module) -> dict[str, Tensor]:
     """Return a copy of a network's weights."""
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 

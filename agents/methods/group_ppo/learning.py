@@ -28,7 +28,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from agents.networks.decisions import segment_log_softmax
 from agents.on_options.advantage import following_decisions, lambda_advantages
-from agents.on_options.learner import OptionLearner, OptionModule, critic_values, state_of
+from agents.on_options.learner import OptionLearner, OptionModule, critic_values, weights_of
 from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
 from agents.policies.options.lesson import Lesson
@@ -57,7 +57,7 @@ class GroupLearner(OptionLearner):
     def policy(self) -> dict[str, Tensor]:
         """Return the averaged weights; before the first iteration and without averaging, the network's."""
         averages = self._setup.settings.averaging < 1
-        return state_of(self._average.module) if averages else self.weights()
+        return weights_of(self._average.module) if averages else self.weights()
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return RLlib's state and the average."""

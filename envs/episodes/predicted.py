@@ -8,7 +8,14 @@ from envs.simulation import Setup, ThroughputTable
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel
 from envs.simulation.kernels import LOG_FULL, ROUND, settle
-from envs.simulation.predictions import Predictions, list_jobs_present, show_predicted
+from envs.simulation.predictions import (
+    QUARTILES,
+    Predictions,
+    list_jobs_present,
+    quantiles_left,
+    remaining_outcomes,
+    show_predicted,
+)
 from envs.simulation.world import World, episode_of
 from envs.types import FloatArray, IntArray
 from envs.workloads import Workload
@@ -48,11 +55,15 @@ class PredictedEpisodes:
         setup: lets work be predicted.
         num_jobs: the largest number of jobs of one episode.
         batch_size: number of episodes.
+
+    Attributes:
+        left: float64[batch_size, num_jobs, 2], of the jobs in the system at each round, see `quantiles_left`.
     """
 
     def __init__(self, setup: Setup, num_jobs: int, batch_size: int) -> None:
         self._setup = setup
         self._predictions: list[Predictions | None] = [None] * batch_size
+        self.left = np.zeros((batch_size, num_jobs, len(QUARTILES)))
         self._present, self._done = np.zeros(num_jobs, np.int64), np.zeros(num_jobs)
         self._count = np.zeros(1, np.int64)
 
@@ -72,6 +83,7 @@ class PredictedEpisodes:
             predictions = self._of(b)
             predictions.look(int(batch.episode[b, 0].next_job), present, done)
             show_predictions(batch, b, present, predictions.work)
+            self.left[b, present] = quantiles_left(remaining_outcomes(predictions.work[present], done))
         return int(outcome)
 
     def copy_episodes(self, places: IntArray, other: "PredictedEpisodes", episodes: IntArray) -> None:
@@ -80,6 +92,7 @@ class PredictedEpisodes:
             predictions = self._predictions[place] = copy(other._predictions[episode])
             if predictions is not None:
                 predictions.work = predictions.work.copy()
+                self.left[place] = other.left[episode]
 
     def _of(self, b: int) -> Predictions:
         predictions = self._predictions[b]

@@ -13,6 +13,7 @@ from envs.options.tuning import TuningTable, tunings_under
 from envs.simulation import Setup, State, ThroughputTable
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import Records, leaf
+from envs.simulation.predictions import QUARTILES
 from envs.simulation.world import World, episode_of
 from envs.types import ClusterSpec, FloatArray, IntArray
 
@@ -27,6 +28,7 @@ RULES = np.dtype(
             ("tune", np.int64),
             ("turn", np.int64),  # index into TURNS
             ("beliefs", np.int64),
+            ("predictions", np.int64),
             ("share", np.int64),
             ("placing", np.int64),  # index into PLACINGS
             ("node_gpus", np.int64),  # GPUs of the largest node
@@ -114,6 +116,7 @@ class OptionArrays(NamedTuple):
     type_throughput: FloatArray  # [num_gpu_types]: see NODE_TYPE_THROUGHPUT
     tunings: TuningTable
     doubt: Doubt  # without rows where throughputs are exact
+    likely: FloatArray  # float64[B, num_jobs, 2], see `quantiles_left`; without jobs where no work is predicted
     kept: KeptRows
 
 
@@ -139,7 +142,8 @@ def allocate_options(
     records["max_decisions"] = rules.max_decisions
     records["distinct_nodes"] = rules.distinct_nodes
     records["tune"] = rules.tune
-    records["beliefs"], records["share"] = rules.beliefs, rules.share
+    for name in ("beliefs", "predictions", "share"):
+        records[name] = getattr(rules, name)
     records["turn"] = TURNS.index(rules.turn)
     records["placing"] = PLACINGS.index(rules.placing)
     records["node_gpus"] = state.nodes["num_gpus"][0].max()
@@ -166,6 +170,7 @@ def allocate_options(
         type_throughput=np.zeros(state.room.shape[1]),
         tunings=tunings_under(rules, setup, table),
         doubt=no_doubt(),
+        likely=np.zeros((batch, 0, len(QUARTILES))),
         kept=_no_rows(state.jobs.shape[1], nodes, capacity, rows, spec),
     )
 
@@ -222,6 +227,7 @@ def option_arrays(batch: OptionArrays, b: int) -> OptionArrays:
         batch.type_throughput,
         batch.tunings,
         batch.doubt,
+        batch.likely[b],
         batch.kept,
     )
 

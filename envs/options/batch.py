@@ -97,6 +97,13 @@ class OptionBatch(EpisodeBatch):
             self.arrays.rules["pauses"] = 1
         if self.hidden:
             self.arrays = self.arrays._replace(doubt=self.hidden.doubt)
+        if self.predicted:
+            self.arrays = self.arrays._replace(likely=self.predicted.left)
+        elif self.rules.predictions:
+            raise MurmurationError(
+                "env.rules.predictions is true where work is not predicted; set it to false, or "
+                "scenario.information.work=predicted"
+            )
 
     @property
     def spec(self) -> OptionSpec:

@@ -107,6 +107,9 @@ NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
 JOB_BATCH, JOB_CPUS, JOB_MEMORY, NUM_TUNED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 4)
 # Two more for beliefs, as for options: of the throughput on the GPUs that it requested, one node of its fastest type.
 JOB_DOUBT, JOB_SAMPLES, NUM_BELIEF_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
+# Two more for predicted work, likewise: JOB_REMAINING_TIME if little and if much of what is predicted is left, the
+# quarter and three quarters of the outcomes that the job has not outlived.
+JOB_TIME_LOW, JOB_TIME_HIGH, NUM_PREDICTED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
 # Two more for jobs that share GPUs: 1 for one that does in the draft, and what it keeps of its throughput there.
 JOB_SHARES, JOB_KEEPS, NUM_SHARED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
 
@@ -149,6 +152,7 @@ TUNED_OPTION_COLUMNS = ("is_tune", "batch", "cpus", "memory")
 TUNED_JOB_COLUMNS = TUNED_OPTION_COLUMNS[1:]
 BELIEF_OPTION_COLUMNS = ("doubt", "doubt_change", "samples")
 BELIEF_JOB_COLUMNS = ("doubt", "samples")
+PREDICTED_JOB_COLUMNS = ("time_low", "time_high")
 SHARED_OPTION_COLUMNS = ("is_share", "keeps", "partner_keeps", "partner_time", "partner_regains")
 SHARED_JOB_COLUMNS = ("shares", "keeps")
 JOB_ROW_COLUMNS = (

@@ -43,6 +43,7 @@ from envs.options.columns import (
     JOB_SAMPLES,
     JOB_SHARES,
     JOB_SPREAD,
+    JOB_TIME_LOW,
     JOB_WAITS,
     MOVE,
     NODE_CPU_DEMAND,
@@ -142,6 +143,8 @@ def write_job(a: OptionArrays, row: int) -> None:
     if a.rules[0].beliefs:
         out[JOB_DOUBT] = doubt_of(a, job, fastest, gpus, 1)
         out[JOB_SAMPLES] = samples_of(a, job, fastest, gpus, 1)
+    if a.rules[0].predictions:
+        write_quantiles(a, row)
     if a.rules[0].share:
         out[JOB_SHARES] = 1.0 if job.partner >= 0 else 0.0
         out[JOB_KEEPS] = kept_beside_partner(world, job)
@@ -150,6 +153,16 @@ def write_job(a: OptionArrays, row: int) -> None:
         out[JOB_BATCH] = log_batch(job.batch_size, usual[min(job.gpus, len(usual) - 1)])
         out[JOB_CPUS] = named_level(world, job, saturating[0], False)
         out[JOB_MEMORY] = named_level(world, job, saturating[1], True)
+
+
+@leaf
+def write_quantiles(a: OptionArrays, row: int) -> None:
+    """Write the columns of predicted work of a job."""
+    j, out, reference = a.job_ids[row], a.jobs[row], a.world.reference
+    job = a.world.jobs[j]
+    throughput = reference[job.model, min(job.num_gpus, reference.shape[1] - 1)]
+    for k in range(a.likely.shape[1]):
+        out[JOB_TIME_LOW + k] = log_minutes(a.likely[j, k] / throughput) if throughput > 0 else 0.0
 
 
 @leaf

@@ -11,6 +11,7 @@ from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
 from envs.options.tuning import tunings_under
 from envs.simulation import SimulationView, Snapshot, State, ThroughputTable
+from envs.simulation.predictions import QUARTILES, quantiles_left
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.world import batch_world
 from envs.types import Allocation, ExecutionPlan, JobId, NodeId, Placement
@@ -51,6 +52,11 @@ class OptionRound:
             self._arrays = self._arrays._replace(world=world, tunings=tunings)
         if view.doubt is not None and view.doubt[0] is not self.arrays.doubt.spread:
             self._arrays = self.arrays._replace(doubt=Doubt(*view.doubt))
+        if self.rules.predictions:
+            jobs = np.concatenate((view.queued, view.running))
+            likely = np.zeros((1, self._snapshot.state.jobs.shape[1], len(QUARTILES)))
+            likely[0, jobs] = quantiles_left(view.likely_work(jobs))
+            self._arrays = self.arrays._replace(likely=likely)
         self._table = self._snapshot.table
         fix_sizes(self._snapshot.state.jobs[0], self.rules, view.cluster)
         self.arrays.refused[:] = 0

@@ -24,6 +24,8 @@ class OptionRules:
             schedulers choose them, see `envs.options.tuning`. Jobs that ran before only where they may be changed.
         beliefs: whether rows have the spread of a throughput that is believed, and how often it was measured; for tasks
             that hide throughputs (`information.throughput`).
+        predictions: whether rows of jobs have quantiles of the time that they still take; for tasks in which work is
+            predicted (`information.work`).
         share: whether a waiting job can be placed beside another on the same GPUs, for tasks that let jobs share them
             (`scenario.sharing`). A job that was evicted from GPUs that it shared waits for the next round.
         num_candidates: waiting jobs that nodes can start, at least.
@@ -49,6 +51,7 @@ class OptionRules:
     changes: Literal["start", "resize", "move"] = "start"
     tune: bool = False
     beliefs: bool = False
+    predictions: bool = False
     share: bool = False
     num_candidates: int = 16
     candidates_per_node: float = 0.0
@@ -67,10 +70,10 @@ class OptionRules:
         ):
             if getattr(self, name) not in allowed:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
-        if self.tune + self.beliefs + self.share > 1:
+        if self.tune + self.beliefs + self.share + self.predictions > 1:
             raise MurmurationError(
-                f"env.tune is {self.tune}, env.beliefs {self.beliefs}, env.share {self.share}; each adds columns in "
-                "the same place, so one at most can be true"
+                f"env.tune is {self.tune}, env.beliefs {self.beliefs}, env.share {self.share}, env.predictions "
+                f"{self.predictions}; each adds columns in the same place, so one at most can be true"
             )
         if self.placing == "best_fit" and (self.changes, self.turn, self.tune, self.share) != PLAIN:
             raise MurmurationError(

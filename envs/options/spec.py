@@ -9,6 +9,7 @@ from envs.options.columns import (
     NUM_JOB_COLUMNS,
     NUM_NODE_COLUMNS,
     NUM_OPTION_COLUMNS,
+    NUM_PREDICTED_JOB_COLUMNS,
     NUM_SHARED_JOB_COLUMNS,
     NUM_SHARED_OPTION_COLUMNS,
     NUM_TUNED_JOB_COLUMNS,
@@ -28,9 +29,11 @@ class OptionSpec:
 
     @classmethod
     def of(cls, rules: OptionRules) -> "OptionSpec":
-        """Return the sizes under these rules: there are more columns for tuning, for sharing and for beliefs."""
+        """Return the sizes under these rules: more columns for tuning, sharing, beliefs, predictions."""
         if rules.tune:
             return cls(NUM_TUNED_OPTION_COLUMNS, NUM_TUNED_JOB_COLUMNS)
         if rules.share:
             return cls(NUM_SHARED_OPTION_COLUMNS, NUM_SHARED_JOB_COLUMNS)
+        if rules.predictions:
+            return cls(NUM_OPTION_COLUMNS, NUM_PREDICTED_JOB_COLUMNS)
         return cls(NUM_BELIEF_OPTION_COLUMNS, NUM_BELIEF_JOB_COLUMNS) if rules.beliefs else cls()

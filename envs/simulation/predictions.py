@@ -16,6 +16,7 @@ from envs.workloads import TraceSource, Workload, WorkloadSource
 HISTORY = 20  # past episodes
 HISTORY_SEED = 40
 TRAIN, ALL = "train", "all"  # the split from which predictors learn, and that of all jobs of a trace
+QUARTILES = 0.25, 0.75
 SHORTEST_RUN = 1e-3  # seconds; no outcome is shorter
 
 
@@ -142,6 +143,18 @@ def remaining_outcomes(outcomes: FloatArray, done: FloatArray) -> FloatArray:
     outlived = np.isnan(left).all(axis=1)
     left[outlived, 0] = done[outlived]  # as much again
     return left
+
+
+def quantiles_left(left: FloatArray) -> FloatArray:
+    """Return the quartiles of what is left of predicted work: float64[n, 2], samples, of the outcomes not ruled out.
+
+    Args:
+        left: float64[n, any], as `remaining_outcomes` returns it.
+    """
+    known = ~np.isnan(left)
+    spread = known.sum(axis=1) - 1
+    first, rows = known.argmax(axis=1), np.arange(len(left))
+    return np.stack([left[rows, first + (share * spread).astype(np.int64)] for share in QUARTILES], axis=1)
 
 
 def _checked(found: FloatArray, count: int) -> FloatArray:

@@ -3,12 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from agents.policies.options.playing import Player
 from agents.policies.options.scheduler import OptionScheduler
 from baselines.parts.group_history import GroupHistory
+from envs.episodes.candidates import log_minutes
 from envs.options import OptionBatch, OptionRules
+from envs.options.columns import JOB_REMAINING_TIME, JOB_TIME_HIGH, JOB_TIME_LOW
 from envs.simulation import Information, Setup, Simulator, run_episode
+from envs.simulation.predictions import quantiles_left
+from envs.types import MurmurationError
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.options.test_hidden import random_scorer
 from tests.unit.options.worlds import random_rules
@@ -25,12 +30,13 @@ def predicted_world(seed: int) -> RandomWorld:
     return replace(world, setup=setup, workload=replace(world.workload, users=users))
 
 
-def test_scheduler_and_environment_leave_one_log():
+@pytest.mark.parametrize("predictions", [False, True])
+def test_scheduler_and_environment_leave_one_log(predictions):
     """What is predicted changes from round to round, and is the same for both."""
     restarts = 0
     for seed in range(SEEDS):
         world, rng = predicted_world(seed), np.random.default_rng(seed)
-        rules = random_rules(rng, tune=False, changes=("start", "resize", "move")[seed % 3])
+        rules = random_rules(rng, tune=False, predictions=predictions, changes=("start", "resize", "move")[seed % 3])
         network = random_scorer(seed, rules)
         batch = OptionBatch(world.setup, world.workload.models, len(world.workload), rules=rules, logging=True)
         Player(batch).play([world.workload], network, [world.seed], temperature=0.0)
@@ -43,7 +49,8 @@ def test_scheduler_and_environment_leave_one_log():
 
 
 def test_a_copy_of_a_running_episode_goes_on_by_itself_and_ends_the_same():
-    world, rules, rng = predicted_world(1), OptionRules(changes="move"), np.random.default_rng(0)
+    world, rules = predicted_world(1), OptionRules(changes="move", predictions=True)
+    rng = np.random.default_rng(0)
     batches = [OptionBatch(world.setup, world.workload.models, len(world.workload), 2, rules) for _ in range(2)]
     first, second = batches
     first.load(1, world.workload, np.random.default_rng(0))
@@ -56,7 +63,44 @@ def test_a_copy_of_a_running_episode_goes_on_by_itself_and_ends_the_same():
     while not first.ended[1]:
         chosen = int(rng.integers(len(first.options(1).what)))
         assert (first.options(1).options == second.options(0).options).all()
+        assert (first.options(1).jobs == second.options(0).jobs).all()
         first.step(np.array([-1, chosen]))
         second.step(np.array([chosen, -1]))
     assert second.ended[0]
     assert first.mean_jct(1) == second.mean_jct(0)
+
+
+def test_quartiles_are_of_the_outcomes_that_are_left():
+    nan = np.nan
+    left = np.array([[nan, 1.0, 2.0, 3.0, 4.0, 5.0], [nan, nan, nan, nan, nan, 7.0], [9.0, nan, nan, nan, nan, nan]])
+    assert quantiles_left(left).tolist() == [[2.0, 4.0], [7.0, 7.0], [9.0, 9.0]]
+
+
+def test_rows_have_the_quartiles_of_the_time_that_a_job_takes():
+    """On two nodes: the mean lies between them or above, and what a job has done shortens them."""
+    world, rng = predicted_world(3), np.random.default_rng(0)
+    batch = OptionBatch(
+        world.setup, world.workload.models, len(world.workload), rules=OptionRules(changes="move", predictions=True)
+    )
+    batch.load(0, world.workload, np.random.default_rng(0))
+    compared = 0
+    while not batch.ended[0]:
+        options, view = batch.options(0), batch.view(0)
+        for job, found in zip(options.job_ids.tolist(), options.jobs, strict=True):
+            if not options.jobs[:, 2].any():  # nothing has changed yet in this round
+                samples = np.sort(view.likely_work(np.array([job]))[0])
+                samples = samples[~np.isnan(samples)]
+                scale = float(view.remaining_time(np.array([job]))[0]) / samples.mean()
+                low, high = (samples[int(share * (len(samples) - 1))] * scale for share in (0.25, 0.75))
+                assert found[JOB_TIME_LOW] == pytest.approx(log_minutes(low), rel=1e-5)
+                assert found[JOB_TIME_HIGH] == pytest.approx(log_minutes(high), rel=1e-5)
+                assert found[JOB_TIME_LOW] <= found[JOB_REMAINING_TIME]
+                compared += 1
+        batch.step(np.array([int(rng.integers(len(options.what)))]))
+    assert compared > 20
+
+
+def test_rows_of_predictions_are_refused_where_nothing_is_predicted():
+    world = random_world(0, plain=True)
+    with pytest.raises(MurmurationError, match=r"predictions is true where work is not predicted"):
+        OptionBatch(world.setup, world.workload.models, 5, rules=OptionRules(predictions=True))

@@ -88,7 +88,8 @@ class GroupHistory:
 
     def _means(self, num_gpus: IntArray) -> FloatArray:
         """float64[n]: mean logarithm of the run times of jobs with so many GPUs."""
-        return np.array([self._mean_of.get(size, self._mean) for size in num_gpus.tolist()])
+        sizes, of_job = np.unique(num_gpus, return_inverse=True)
+        return np.array([self._mean_of.get(size, self._mean) for size in sizes.tolist()])[of_job]
 
 
 class Groups:
@@ -119,6 +120,11 @@ class Groups:
             gap: seconds between jobs without names that belong together.
             episode: an own one for jobs whose submission times are not comparable.
         """
+        if (jobs.name != "").all():
+            keys = list(zip(jobs.tenant.tolist(), jobs.user.tolist(), jobs.name.tolist(), strict=True))
+            for key in sorted(set(keys) - self.names.keys()):
+                self._number(key)
+            return np.array([self.names[key] for key in keys], np.int64)
         found = np.empty(len(jobs.submit), np.int64)
         chain = ""
         order = np.lexsort([jobs.submit, jobs.num_gpus, jobs.name, jobs.user, jobs.tenant])
@@ -130,10 +136,14 @@ class Groups:
             chain = f"{episode} {job}" if begins else chain
             key = (*user, str(jobs.name[job])) if jobs.name[job] else (*user, "", chain)
             if key not in self.names:
-                self.names[key] = len(self.user)
-                self.user.append(self.users.setdefault(user, len(self.users)))
+                self._number(key)
             found[job] = self.names[key]
         return found
+
+    def _number(self, key: GroupKey) -> None:
+        """Add a name that is not known."""
+        self.names[key] = len(self.user)
+        self.user.append(self.users.setdefault(key[:2], len(self.users)))
 
 
 def believe(spreads: Spreads, user: IntArray, jobs: IntArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -121,10 +121,10 @@ class Groups:
             episode: an own one for jobs whose submission times are not comparable.
         """
         if (jobs.name != "").all():
-            keys = list(zip(jobs.tenant.tolist(), jobs.user.tolist(), jobs.name.tolist(), strict=True))
-            for key in sorted(set(keys) - self.names.keys()):
-                self._number(key)
-            return np.array([self.names[key] for key in keys], np.int64)
+            keys: list[GroupKey] = list(zip(jobs.tenant.tolist(), jobs.user.tolist(), jobs.name.tolist(), strict=True))
+            for new in sorted(set(keys) - self.names.keys()):
+                self._number(new)
+            return np.array([self.names[each] for each in keys], np.int64)
         found = np.empty(len(jobs.submit), np.int64)
         chain = ""
         order = np.lexsort([jobs.submit, jobs.num_gpus, jobs.name, jobs.user, jobs.tenant])
@@ -134,7 +134,7 @@ class Groups:
         for job, begins in zip(order.tolist(), apart.tolist(), strict=True):
             user = str(jobs.tenant[job]), str(jobs.user[job])
             chain = f"{episode} {job}" if begins else chain
-            key = (*user, str(jobs.name[job])) if jobs.name[job] else (*user, "", chain)
+            key: GroupKey = (*user, str(jobs.name[job])) if jobs.name[job] else (*user, "", chain)
             if key not in self.names:
                 self._number(key)
             found[job] = self.names[key]

@@ -28,7 +28,7 @@ def task_table(comparison: Comparison) -> str:
     """
     if "task" not in comparison.settings:
         raise ValueError("comparison: has no task; choose one with task=<name>")
-    columns = [column for column in all_columns(comparison) if column.head.split(" (")[0] not in NOT_IN_TASKS]
+    columns = [column for column in all_columns(comparison) if column.head not in NOT_IN_TASKS]
     rows = [[column.cells[row] for column in columns] for row in [*by_figure(comparison), *rows_below(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
     table = [f"| {' | '.join(line)} |" for line in lines]

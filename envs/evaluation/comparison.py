@@ -198,7 +198,7 @@ class Comparison:
     @property
     def interval_widths(self) -> str:
         """How wide the intervals of ratios of mean JCT are, to the reference and to the best row; empty without any."""
-        told = []
+        told: list[str] = []
         for to, role in {self.best: ", the best row", self.reference: ""}.items():
             ratios = [self.ratio("mean_jct", name, to=to) for name in self.schedulers if name != to]
             if not math.isnan(width := median_half_width(ratios)):

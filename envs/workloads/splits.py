@@ -98,7 +98,7 @@ MOST_WINDOWS, LONGEST_WINDOW = 10_000, 1_000_000
 class Windows:
     """Evenly spaced windows of a split: a warm-up, a measured span, and a span of further load, all in days.
 
-    They fill the split, or begin `every` days, at most `count` of them.
+    They fill the split, or begin `every` days apart, at most `count` of them.
 
     Windows with fewer than `min_jobs` measured jobs are left out, and, with `load`, those whose `demand_within` is
     below its first or above its second number: without queues schedulers do not differ, and a cluster that is asked for
@@ -187,9 +187,11 @@ class Windows:
                 f"workload {name}: spans {(room + self._length) / DAY:.2f} days, but a window takes "
                 f"{self._length / DAY:.2f}; shorten windows.measure"
             )
-        if self.every is None:
-            return float(submit[0]) + np.linspace(0.0, room, self.count)
-        return float(submit[0]) + np.arange(min(self.count, int(room / (self.every * DAY)) + 1)) * (self.every * DAY)
+        begin: FloatArray = np.linspace(0.0, room, self.count)
+        if self.every is not None:
+            fitting = min(self.count, int(room / (self.every * DAY)) + 1)
+            begin = np.arange(fitting, dtype=np.float64) * (self.every * DAY)
+        return float(submit[0]) + begin
 
     def _parts(
         self, workload: Workload, first: int, last: int, name: str, starts: FloatArray, by_tenant: bool

@@ -14,7 +14,7 @@ import pandas as pd
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
 from envs.evaluation.plain_values import plain
-from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, method_for
+from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
 from envs.metrics import Summary, job_completion_times, queueing_delays, slowdowns
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
@@ -192,7 +192,7 @@ class Comparison:
             f"in {workloads}.",
             *self._about_the_window(),
             f"{self.level:.0%} intervals: {method_for(self.num_workloads)}, paired. Ratios are relative to "
-            f"{self.reference}.",
+            f"{self.reference}.{self.interval_widths and ' '}{self.interval_widths}",
             *self._how_to_read_counts(),
             *self._how_to_read_bounds(),
             *LEGEND,
@@ -201,6 +201,16 @@ class Comparison:
             *(f"Note: {note}." for note in self.settings.get("notes", ())),
             *self.remarks,
         ]
+
+    @property
+    def interval_widths(self) -> str:
+        """How wide the intervals of ratios of mean JCT are, to the reference and to the best row; empty without any."""
+        told: list[str] = []
+        for to, role in {self.best: ", the best row", self.reference: ""}.items():
+            ratios = [self.ratio(self.metric, name, to=to) for name in self.schedulers if name != to]
+            if not math.isnan(width := median_half_width(ratios)):
+                told.insert(0, f"+-{width:.1%} relative to {to}{role}")
+        return f"Intervals of {MINIMISED[self.metric]} are {' and '.join(told)} (medians over schedulers)." if told else ""
 
     @property
     def remarks(self) -> list[str]:

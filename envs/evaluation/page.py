@@ -39,6 +39,7 @@ def task_table(comparison: Comparison) -> str:
     ]
     if not math.isnan(comparison.bound_ratio(best)):
         said.append(f"The best row{of_all}, {best}, is {comparison.bound_ratio(best) - 1:.0%} above its lower bound.")
+    said += [comparison.interval_widths] if comparison.interval_widths else []
     said += [f"{name} {failure}." for name, failure in comparison.failures.items()]
     reasons: dict[str, list[str]] = {}
     for name, reason in comparison.inapplicable.items():

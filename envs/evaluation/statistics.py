@@ -115,6 +115,15 @@ def method_for(num_workloads: int) -> IntervalMethod:
     return "t over workloads on a log scale" if num_workloads >= MIN_WORKLOADS else "moving-block bootstrap over jobs"
 
 
+def median_half_width(ratios: Sequence[Estimate]) -> float:
+    """Return the median of half the width of intervals of ratios on a log scale; NaN if no ratio has an interval.
+
+    0.1 stands for intervals from a ratio / 1.1 to the ratio * 1.1. Schedulers that differ by less are level.
+    """
+    widths = [np.sqrt(each.high / each.low) - 1 for each in ratios if each.low > 0 and np.isfinite(each.high)]
+    return float(np.median(widths)) if widths else float("nan")
+
+
 def t_interval(values: FloatArray, level: float = 0.95) -> Estimate:
     """Return the mean of independent values with Student's t interval; its bounds are NaN for fewer than two values."""
     mean = float(values.mean())

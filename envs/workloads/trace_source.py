@@ -28,6 +28,11 @@ class TraceSource:
     split, each with a warm-up before the measured span and some load after it. With no windows, results are reported on
     the split as one workload.
 
+    With `by_tenant`, each episode and each window has the jobs of one tenant, such as a virtual cluster, as if the
+    cluster were its own. Splits have the same days for all tenants, so no day is in two splits. The tenant of an
+    episode is drawn in proportion to its jobs in the split: every job is trained on about as often as any other, and
+    the same few jobs of a small tenant do not return again and again, as they would if tenants were drawn evenly.
+
     Args:
         cluster: the cluster on which the jobs run; every job must fit.
         performance: the performance model, whose throughputs turn durations into work.
@@ -44,6 +49,7 @@ class TraceSource:
         split_days: name -> (first, last) days within the slice; replaces `splits`.
         evaluate_on: the split that `evaluation()` uses by default; "all" is the whole slice.
         windows: number and lengths of the windows to report on.
+        by_tenant: cut episodes and windows out of one tenant's jobs each; needs windows.
         recommended_cluster: name of the preset under conf/cluster for which the slice was chosen.
         name: name shown in results; the reader's name if empty.
     """
@@ -66,6 +72,7 @@ class TraceSource:
         split_days: Mapping[str, Sequence[float]] | None = None,
         evaluate_on: str = "test",
         windows: Windows | None = None,
+        by_tenant: bool = False,
         recommended_cluster: str = "",
         name: str = "",
     ) -> None:
@@ -79,11 +86,13 @@ class TraceSource:
             raise TraceError(f"workload.days is {list(days)}; it must be [first, last] with 0 <= first < last")
         if splits is not None and split_days is not None:
             raise TraceError("workload.splits and workload.split_days are both given; set one of them to null")
+        if by_tenant and (windows is None or not windows.count):
+            raise TraceError("workload.by_tenant is true without windows; set workload.windows.count to at least 1")
         self.name = name or reader.name
         self.cluster, self.performance, self.reader = cluster, performance, reader
         self.path, self.strict, self.days, self.max_gpus = path, strict, days, max_gpus
         self.num_jobs, self.evaluate_on, self.recommended_cluster = num_jobs, evaluate_on, recommended_cluster
-        self.windows = windows if windows is not None else Windows()
+        self.windows, self.by_tenant = windows if windows is not None else Windows(), by_tenant
         self._shares = {"train": 0.6, "validation": 0.2, "test": 0.2} if splits is None else dict(splits)
         self._split_days = None if split_days is None else {key: tuple(pair) for key, pair in split_days.items()}
         self._assembly = Assembly(
@@ -120,24 +129,30 @@ class TraceSource:
     def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
         """Draw a run of at most `num_jobs` consecutive jobs of a split; see `WorkloadSource.episode`.
 
-        A split with at most `num_jobs` jobs is returned whole, the same at every draw. Shorter runs would differ from
-        each other, but the cluster would fill or empty during more of their time, which hides the differences between
-        schedulers that wait for GPUs.
+        A split, or a tenant in it, with at most `num_jobs` jobs is returned whole, the same at every draw. Shorter runs
+        would differ from each other, but the cluster would fill or empty during more of their time, which hides the
+        differences between schedulers that wait for GPUs.
         """
         first, last, _ = self._bounds(split)
+        workload, name = self.workload, f"{self.name}-{split}"
+        if self.by_tenant:
+            tenant = int(workload.jobs["tenant"][int(rng.integers(first, last))])
+            workload = workload.slice(first, last, name=name).of_tenant(tenant)
+            first, last, name = 0, len(workload), workload.name
         size = min(self.num_jobs, last - first)
         start = first + int(rng.integers(last - first - size + 1))
-        return self.workload.slice(start, start + size, name=f"{self.name}-{split}")
+        return workload.slice(start, start + size, name=name)
 
     def evaluation(self, split: str | None = None) -> tuple[Workload, ...]:
         """Return the windows of a split, or the split as one workload; see `WorkloadSource.evaluation`."""
         split = self.evaluate_on if split is None else split
         if split not in self._evaluation:
             first, last, _ = self._bounds(split)
-            cut = self.windows.count
-            found = (
-                self.windows.cut(self.workload, first, last, f"{self.name}-{split}") if cut else (self.whole(split),)
-            )
+            name, num_gpus = f"{self.name}-{split}", self.cluster.num_gpus
+            if self.windows.count:
+                found = self.windows.cut(self.workload, first, last, name, num_gpus, by_tenant=self.by_tenant)
+            else:
+                found = (self.whole(split),)
             self._evaluation[split] = found
         return self._evaluation[split]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from envs.types import (
     JobSpec,
     Seconds,
     TraceError,
+    as_line,
 )
 from envs.workloads.classes import classes_of
 from envs.workloads.demand import (
@@ -168,6 +170,24 @@ class Workload:
             ids=self.ids[first:last],
             window=window,
         )
+
+    def of_tenant(self, tenant: int) -> "Workload":
+        """Return the jobs of one tenant at their times, with the tenant's name at the end of the workload's.
+
+        Args:
+            tenant: index into `tenants`.
+
+        Raises:
+            TraceError: the tenant has no job.
+        """
+        rows = np.flatnonzero(self.jobs["tenant"] == tenant).tolist()
+        by_job: dict[str, Any] = {
+            column: [values[row] for row in rows]
+            for column in ("names", "plans", "users", "ids")
+            if (values := getattr(self, column))
+        }
+        name = f"{self.name}-{as_line(self.tenants[tenant])}"
+        return replace(self, name=name, jobs=self.jobs[rows], **by_job)
 
     def label(self, job: JobId) -> str:
         """Return a job as messages name it: by its row, and by its id or name in the trace."""

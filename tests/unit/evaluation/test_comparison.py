@@ -119,6 +119,28 @@ def test_the_caption_explains_the_figures(comparison, first):
     assert "in 5 workloads.\n90% intervals: t over workloads on a log scale" in many.caption
 
 
+def runs_of(loads, *finishes):
+    """One job in each workload, on one GPU, that ends at these times in turn."""
+    told = [Told(0, 1, 1, [(0, {0: 1})], finish) for finish in finishes]
+    return [fabricated([told[i % len(told)]], workload=load) for i, load in enumerate(loads)]
+
+
+def test_the_caption_tells_how_wide_intervals_are():
+    """Ratios of slow to fast are 2 and 4, three of each; slower takes 3 times as long as fast in every workload."""
+    loads = [fabricated([Told(0, 1, 1)]).workload for _ in range(6)]
+    runs = {"fast": runs_of(loads, 8), "slow": runs_of(loads, 16, 32), "slower": runs_of(loads, 24)}
+    half = 100 * np.expm1(2.5706 * np.std(np.log([2, 4] * 3), ddof=1) / np.sqrt(6))  # Student's t of 5 degrees
+    assert (
+        f"Ratios are relative to slower. Intervals of mean JCT are +-{half / 2:.1f}% relative to slower and "
+        f"+-{half / 2:.1f}% relative to fast, the best row (medians over schedulers)."
+    ) in Comparison(runs, reference="slower").caption
+    pair = {name: runs[name] for name in ("fast", "slow")}
+    for reference in pair:
+        assert f"+-{half:.1f}% relative to {reference}" in Comparison(pair, reference=reference).interval_widths
+    assert "+-0.0%" in Comparison({name: runs[name] for name in ("fast", "slower")}, reference="fast").caption
+    assert Comparison({"fast": runs["fast"]}).interval_widths == ""
+
+
 def test_intervals_contain_their_means(comparison):
     for row in comparison.rows[:2]:
         assert row["mean_jct_low"] <= row["mean_jct"] <= row["mean_jct_high"]

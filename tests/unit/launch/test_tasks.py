@@ -107,6 +107,13 @@ def test_slow_schedulers_play_fewer_episodes_of_a_task():
     assert limit_slow(None, ["fifo", "pollux"]) == {}
 
 
+@pytest.mark.parametrize("name", FROM_TRACES)
+def test_slow_schedulers_play_all_windows_of_a_trace(name):
+    """The windows are in order of time, so the first 20 would be of the first weeks alone."""
+    task = describe_problem(composed(f"task={name}")).task
+    assert limit_slow(task, ["afs", "pollux"]) == {"afs": 100, "pollux": 10}
+
+
 def test_schedulers_that_choose_batch_sizes_have_rows_where_they_may():
     assert set(leave_out(describe_comparison(composed("task=full-64", schedulers="all")))) == set(BATCH_SCHEDULERS)
     assert leave_out(describe_comparison(composed("task=batch-64", schedulers="all"))) == {}

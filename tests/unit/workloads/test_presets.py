@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from envs.performance import DrawnModel, default_model
+from envs.types.units import DAY
 from envs.workloads import SyntheticSource, TraceSource
 from envs.workloads.readers import locate
+from envs.workloads.splits import demand_within
 
 CONF = Path(__file__).parents[3] / "conf"
 PRESETS = sorted((CONF / "workload").glob("*.yaml"))
@@ -24,6 +27,8 @@ LOADS = {
     "muri": (0.80, 1.10, 1.01, 0.89),
     "rubick": (0.71, 0.76, 0.61, 0.58),
 }
+# preset -> windows for (train, validation, test); least, middle and most demand of those for test, by the comments
+WINDOWS = {"philly_64": ((15, 12, 47), (0.40, 0.56, 1.10)), "itp_64": ((16, 14, 54), (0.41, 0.64, 1.46))}
 OWN = ("csv", "slurm", "swf")  # formats of the user's own files, of which no slice was chosen for any cluster
 JOBS = {"philly_whole": 25_867, "philly": 20_658, "itp": 1_375, "muri": 992, "rubick": 406}
 
@@ -91,6 +96,24 @@ def test_offered_load_is_what_the_comment_states(name, real_data):
     assert 0.7 <= source.workload.offered_load(source.cluster, ZOO)["all"] <= 1.0
     text = (CONF / "workload" / f"{name}.yaml").read_text()
     assert all(f"{stated:.2f}" in text for stated in LOADS[name])
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_of_traces_are_those_that_the_comment_states(name, real_data):
+    source = preset(name)
+    assert isinstance(source, TraceSource)
+    source.path = str(real_data(source.reader.location))
+    counts, stated = WINDOWS[name]
+    parts = {split: source.evaluation(split) for split in ("train", "validation", "test")}
+    assert tuple(map(len, parts.values())) == counts
+    demand = [demand_within(window, 2 * DAY, source.cluster.num_gpus) for window in parts["test"]]
+    assert np.percentile(demand, [0, 50, 100]) == pytest.approx(stated, abs=0.006)
+    for windows in parts.values():
+        assert all(len({job.tenant for job in window}) == 1 and window.measured.sum() >= 10 for window in windows)
+    text = " ".join((CONF / "workload" / f"{name}.yaml").read_text().replace("\n#", "").split())
+    assert f"leaves {counts[2]} of" in text
+    assert f"{counts[1]} for validation, {counts[0]} of the training days" in text
+    assert f"demand from {stated[0]:.2f} to {stated[2]:.2f}, the middle one {stated[1]:.2f}" in text
 
 
 def test_a_preset_without_its_file_says_how_to_give_it(monkeypatch):

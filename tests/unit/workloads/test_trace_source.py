@@ -114,6 +114,41 @@ def test_windows_of_a_split(path):
     assert [workload.window for workload in found] == [(0.5 * DAY, DAY)] * 2
 
 
+APART = {"by_tenant": True, "windows": Windows(count=9, every=1.0, warmup=0.25, measure=0.5, after=0.25)}
+
+
+def test_windows_and_episodes_are_of_one_tenant_each(path):
+    """The trace has two clusters, c0 and c1, with every other job. Splits end on the same days for both."""
+    made = source(path, split_days={"train": [0, 4], "test": [4, 8]}, num_jobs=10, **APART)
+    by_work = {row["work"]: row for row in made.workload.jobs}
+    found = {split: made.evaluation(split) for split in ("train", "test")}
+    drawn = [made.episode(np.random.default_rng(seed)) for seed in range(20)]
+    assert [window.name for window in found["test"][:3]] == ["itp-test-0-c0", "itp-test-0-c1", "itp-test-1-c0"]
+    for workload in (*found["train"], *found["test"], *drawn):
+        assert len({job.tenant for job in workload}) == 1
+    assert {episode.name for episode in drawn} == {"itp-train-c0", "itp-train-c1"}
+    assert {len(episode) for episode in drawn} == {10}
+    assert len({episode.jobs["work"][0] for episode in drawn}) > 5
+    days = {
+        split: [by_work[x]["submit_time"] / DAY for w in each for x in w.jobs["work"]] for split, each in found.items()
+    }
+    assert max(days["train"]) < 4 <= min(days["test"])
+    assert all(by_work[work]["submit_time"] < 4 * DAY for episode in drawn for work in episode.jobs["work"])
+    again = made.episode(np.random.default_rng(3))
+    assert (again.name, again.jobs.tolist()) == (drawn[3].name, drawn[3].jobs.tolist())
+
+
+def test_a_small_tenant_is_drawn_as_seldom_as_its_jobs(tmp_path):
+    """One job in ten is of cluster b; its two training jobs are an episode by themselves."""
+    rows = [f"{'b' if i % 10 == 0 else 'a'},{HOUR * i},600,1" for i in range(60)]
+    file = tmp_path / "itp.csv"
+    file.write_text("cluster,submission_time,duration,num_gpu\n" + "\n".join(rows) + "\n")
+    made = source(str(file), split_days={"train": [0, 20 / 24], "test": [1, 2]}, evaluate_on="test", **APART)
+    drawn = [made.episode(np.random.default_rng(seed)) for seed in range(200)]
+    assert {(episode.name, len(episode)) for episode in drawn} == {("itp-train-a", 18), ("itp-train-b", 2)}
+    assert 5 <= sum(episode.name == "itp-train-b" for episode in drawn) <= 40
+
+
 @given(seed=st.integers(0, 2**32 - 1), split=st.sampled_from(["train", "validation", "test", "all"]))
 def test_an_episode_is_a_run_of_consecutive_jobs_of_its_split(path, seed, split):
     made = SHARED.setdefault("source", source(path))
@@ -170,6 +205,8 @@ def test_strict_makes_the_first_bad_row_an_error(tmp_path):
             {"splits": {"train": 1.0}, "split_days": {"train": (0, 1)}},
             r"splits and workload\.split_days are both given",
         ),
+        ({"by_tenant": True}, r"by_tenant is true without windows; set workload\.windows\.count to at least 1"),
+        ({"by_tenant": True, "windows": Windows()}, r"by_tenant is true without windows"),
         ({"elastic": 0.9}, r"workload\.elastic is 0\.9"),
         ({"evaluate_on": "tset"}, r"no split 'tset'; it has train, validation, test, all; did you mean test\?"),
     ],

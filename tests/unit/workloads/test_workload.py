@@ -1,5 +1,7 @@
 """The table of jobs: order, slices, plans, and errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -60,6 +62,27 @@ def test_a_slice_keeps_gaps_and_jobs(submits, data):
         np.diff(part.jobs["submit_time"]), np.diff(workload.jobs["submit_time"][first:last]), atol=1e-9
     )
     assert part.jobs["work"].tolist() == workload.jobs["work"][first:last].tolist()
+
+
+def test_the_jobs_of_a_tenant_keep_their_times_names_and_plans():
+    plan = ExecutionPlan(data=2)
+    workload = Workload.of(
+        [
+            JobSpec(0, 5.0, 1, 1.0, "m", tenant="x\x1b"),
+            JobSpec(1, 7.0, 2, 1.0, "m", tenant="y", plan=plan, user="u", name="n"),
+            JobSpec(2, 9.0, 3, 1.0, "m", tenant="x\x1b", user="v"),
+        ]
+    )
+    one, other = workload.of_tenant(0), workload.of_tenant(1)
+    assert [(job.submit_time, job.num_gpus, job.tenant, job.user) for job in one] == [
+        (5.0, 1, "x\x1b", ""),
+        (9.0, 3, "x\x1b", "v"),
+    ]
+    assert other.spec(0) == replace(workload.spec(1), id=0)
+    assert (one.name, other.name) == ("jobs-x\\x1b", "jobs-y")  # no control character of a file
+    assert other.window == workload.window
+    with pytest.raises(TraceError, match="has no jobs"):
+        one.of_tenant(1)
 
 
 def test_names_and_plans_are_one_per_job_or_none():

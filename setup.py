@@ -19,7 +19,7 @@ COPIED = {
     "scripts": ("**/*.py",),
     "conf": ("**/*.yaml",),
     "checkpoints": tuple(
-        f"{name}/*.{kind}" for name in ("bids-*", "maifs-16", "options-16") for kind in ("json", "safetensors")
+        f"{name}/*.{kind}" for name in ("bids-*", "maifs-16", "options-*") for kind in ("json", "safetensors")
     ),
 }
 

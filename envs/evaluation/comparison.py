@@ -210,7 +210,8 @@ class Comparison:
             ratios = [self.ratio(self.metric, name, to=to) for name in self.schedulers if name != to]
             if not math.isnan(width := median_half_width(ratios)):
                 told.insert(0, f"+-{width:.1%} relative to {to}{role}")
-        return f"Intervals of {MINIMISED[self.metric]} are {' and '.join(told)} (medians over schedulers)." if told else ""
+        said = f"Intervals of {MINIMISED[self.metric]} are {' and '.join(told)} (medians over schedulers)."
+        return said if told else ""
 
     @property
     def remarks(self) -> list[str]:

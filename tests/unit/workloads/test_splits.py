@@ -1,5 +1,6 @@
 """Splits and windows in time."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -154,10 +155,9 @@ def test_demand_counts_jobs_until_the_window_ends():
 def test_windows_with_too_few_jobs_or_another_load_are_left_out():
     """On 8 GPUs tenant a asks for half of the cluster, less what its last jobs would hold later; b for 2/3 of it."""
     workload = two_tenants()
-    rule = {"count": 9, "every": 1.0}
 
     def kept(**options):
-        return Windows(**rule, **options).cut(workload, 0, len(workload), "w", 8, by_tenant=True)
+        return replace(Windows(count=9, every=1.0), **options).cut(workload, 0, len(workload), "w", 8, by_tenant=True)
 
     assert [window.name for window in kept(load=[0.45, 0.6])] == ["w-0-a", "w-1-a"]
     assert [window.name for window in kept(load=[0.6, 0.7])] == ["w-0-b", "w-1-b"]

@@ -111,7 +111,7 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """What is minimised: the makespan if the task's objective counts nothing else, otherwise the mean JCT."""
+        """The metric to minimise: makespan if the task's objective counts nothing else, otherwise mean JCT."""
         return "makespan" if (self.settings.get("task") or {}).get("objective") == "makespan" else "mean_jct"
 
     @property

@@ -152,7 +152,6 @@ TUNED_OPTION_COLUMNS = ("is_tune", "batch", "cpus", "memory")
 TUNED_JOB_COLUMNS = TUNED_OPTION_COLUMNS[1:]
 BELIEF_OPTION_COLUMNS = ("doubt", "doubt_change", "samples")
 BELIEF_JOB_COLUMNS = ("doubt", "samples")
-PREDICTED_JOB_COLUMNS = ("time_low", "time_high")
 SHARED_OPTION_COLUMNS = ("is_share", "keeps", "partner_keeps", "partner_time", "partner_regains")
 SHARED_JOB_COLUMNS = ("shares", "keeps")
 JOB_ROW_COLUMNS = (

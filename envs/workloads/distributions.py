@@ -186,7 +186,7 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class AllAtOnce:
-    """All jobs at t = 0, as in Gavel's static traces (OSDI'20, section 7.2) and Muri's (SIGCOMM'22, section 6.1)."""
+    """All jobs at t = 0, as in the static traces of Gavel (OSDI'20)."""
 
     def sample(self, rng: np.random.Generator, size: int, mean_gap: Seconds) -> FloatArray:
         """float64[size]: zeros, whatever the gap."""

@@ -74,6 +74,37 @@ class WorkPredictor(Protocol):
         ...
 
 
+class FollowedEpisode(Protocol):
+    """What a predictor keeps of the jobs of one episode. They are numbered in order of submission, from 0."""
+
+    def submit(self, jobs: JobFacts) -> None:
+        """Add the next jobs, in order of submission; none has run yet."""
+        ...
+
+    def predict(self, asked: IntArray, ended: IntArray, run_time: FloatArray) -> FloatArray:
+        """Return what `WorkPredictor.predict` does.
+
+        Args:
+            asked: int64[n], jobs in the system.
+            ended: int64[m], those that have ended.
+            run_time: float64[jobs submitted], seconds, as in `envs.types.JobFacts`.
+        """
+        ...
+
+    def copy(self) -> "FollowedEpisode":
+        """Return a copy that goes on by itself."""
+        ...
+
+
+@runtime_checkable
+class FollowingPredictor(WorkPredictor, Protocol):
+    """A predictor that looks at each job's attributes once, when it is submitted; others are told all of them anew."""
+
+    def follow(self) -> FollowedEpisode:
+        """Begin with an episode that has no jobs yet."""
+        ...
+
+
 class ClusterCopy(Protocol):
     """A private copy of the cluster on which time can pass, see `ClusterView.snapshot`."""
 

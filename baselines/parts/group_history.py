@@ -45,6 +45,11 @@ class GroupHistory:
 
     Args:
         gap: seconds between jobs without names that belong together.
+
+    Attributes:
+        spreads: the variances.
+        jobs: int64[num_names], past jobs of each name.
+        total: float64[num_names], sum of their logarithms beyond the mean of their number of GPUs.
     """
 
     def __init__(self, gap: Seconds = 60.0) -> None:
@@ -52,8 +57,8 @@ class GroupHistory:
         self.spreads = WITHOUT_HISTORY
         self._mean, self._mean_of = float(np.log(MEDIAN_WITHOUT_HISTORY)), dict[int, float]()
         self._groups = Groups()
-        self._jobs: IntArray = np.zeros(0, np.int64)  # past jobs of each name
-        self._total: FloatArray = np.zeros(0)  # sum of their logarithms, beyond the mean of their number of GPUs
+        self.jobs: IntArray = np.zeros(0, np.int64)
+        self.total: FloatArray = np.zeros(0)
 
     def train(self, episodes: Sequence[JobFacts]) -> None:
         """See `envs.scheduling.WorkPredictor.train`."""
@@ -65,31 +70,64 @@ class GroupHistory:
         for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
             if count >= LEAST_JOBS:
                 self._mean_of[int(size)] = float(values[sizes == size].mean())
-        names = [self._groups.find(jobs, self.gap, str(episode)) for episode, jobs in enumerate(episodes)]
-        name, rest = np.concatenate(names), values - self._means(sizes)
-        self._jobs, self._total = np.bincount(name), np.bincount(name, rest).astype(np.float64)
+        name, rest = self._groups.find_all(episodes, self.gap), values - self.means(sizes)
+        self.jobs, self.total = np.bincount(name), np.bincount(name, rest).astype(np.float64)
         self.spreads = find_spreads(name, rest, self._groups.user)
 
     def predict(self, asked: JobFacts, ended: JobFacts) -> FloatArray:
         """See `envs.scheduling.WorkPredictor.predict`."""
-        count, known = len(asked.run_time), len(self._jobs)
-        groups = self._groups.copy()
+        count = len(asked.run_time)
         both = JobFacts._make(np.concatenate(pair) for pair in zip(asked, ended, strict=True))
-        name = groups.find(both, self.gap)
-        rest = np.log(ended.run_time) - self._means(ended.num_gpus)
-        jobs = np.bincount(name[count:], minlength=len(groups.user))
-        total = np.zeros(len(groups.user))
-        np.add.at(total, name[count:], rest)
-        jobs[:known] += self._jobs
-        total[:known] += self._total
-        level, variance = believe(self.spreads, np.array(groups.user), jobs, total)
-        mean = self._means(asked.num_gpus) + level[name[:count]]
-        return log_normal(mean, np.sqrt(variance[name[:count]] + self.spreads.job))
+        order = np.argsort(both.submit, kind="stable")
+        episode = self.follow()
+        episode.submit(both.rows(order))
+        place = np.argsort(order)
+        return episode.predict(place[:count], place[count:], both.run_time[order])
 
-    def _means(self, num_gpus: IntArray) -> FloatArray:
-        """float64[n]: mean logarithm of the run times of jobs with so many GPUs."""
-        sizes, of_job = np.unique(num_gpus, return_inverse=True)
-        return np.array([self._mean_of.get(size, self._mean) for size in sizes.tolist()])[of_job]
+    def follow(self) -> "FollowedJobs":
+        """See `envs.scheduling.FollowingPredictor.follow`."""
+        return FollowedJobs(self, self._groups.copy())
+
+    def means(self, num_gpus: IntArray) -> FloatArray:
+        """float64[n]: mean logarithm of the run times of past jobs with so many GPUs."""
+        return np.array([self._mean_of.get(size, self._mean) for size in num_gpus.tolist()], np.float64)
+
+
+class FollowedJobs:
+    """The jobs of an episode, whose names are looked up once.
+
+    Args:
+        history: past jobs.
+        groups: their users and names; grows.
+    """
+
+    def __init__(self, history: GroupHistory, groups: "Groups") -> None:
+        self._history, self._groups = history, groups
+        self._name: IntArray = np.zeros(0, np.int64)
+        self._mean: FloatArray = np.zeros(0)
+
+    def submit(self, jobs: JobFacts) -> None:
+        """See `envs.scheduling.FollowedEpisode.submit`."""
+        self._name = np.concatenate([self._name, self._groups.find(jobs, self._history.gap)])
+        self._mean = np.concatenate([self._mean, self._history.means(jobs.num_gpus)])
+
+    def predict(self, asked: IntArray, ended: IntArray, run_time: FloatArray) -> FloatArray:
+        """See `envs.scheduling.FollowedEpisode.predict`."""
+        history, count = self._history, len(self._groups.user)
+        name = self._name[ended]
+        jobs = np.bincount(name, minlength=count)
+        total = np.bincount(name, np.log(run_time[ended]) - self._mean[ended], count).astype(np.float64)
+        jobs[: len(history.jobs)] += history.jobs
+        total[: len(history.total)] += history.total
+        level, variance = believe(history.spreads, np.array(self._groups.user), jobs, total)
+        mine = self._name[asked]
+        return log_normal(self._mean[asked] + level[mine], np.sqrt(variance[mine] + history.spreads.job))
+
+    def copy(self) -> "FollowedJobs":
+        """See `envs.scheduling.FollowedEpisode.copy`."""
+        other = FollowedJobs(self._history, self._groups.copy())
+        other._name, other._mean = self._name, self._mean
+        return other
 
 
 class Groups:
@@ -98,52 +136,65 @@ class Groups:
     Attributes:
         user: the user of each name.
         users: number of each user, by tenant and user.
-        names: number of each name, by tenant, user and name; for a job without a name, "" and its chain.
+        names: number of each name, by tenant, user and name; of a sweep of jobs without names, by tenant, user, "" and
+            a number.
     """
 
     def __init__(self) -> None:
         self.user: list[int] = []
         self.users: dict[GroupKey, int] = {}
         self.names: dict[GroupKey, int] = {}
+        self._sweeps: dict[tuple[str, str, int], tuple[Seconds, int]] = {}  # the latest: last submission, and its name
 
     def copy(self) -> "Groups":
         """Return a copy that grows by itself."""
         other = Groups()
         other.user, other.users, other.names = list(self.user), dict(self.users), dict(self.names)
+        other._sweeps = dict(self._sweeps)
         return other
 
-    def find(self, jobs: JobFacts, gap: Seconds, episode: str = "") -> IntArray:
+    def find_all(self, episodes: Sequence[JobFacts], gap: Seconds) -> IntArray:
+        """int64[num_jobs]: the name of each job of past episodes, whose submission times are not comparable.
+
+        Args:
+            episodes: the jobs of each, in order of submission.
+            gap: see `find`.
+        """
+        found = []
+        for jobs in episodes:
+            found.append(self.find(jobs, gap))
+            self._sweeps.clear()
+        return np.concatenate(found)
+
+    def find(self, jobs: JobFacts, gap: Seconds) -> IntArray:
         """int64[n]: the name of each job, see `GroupHistory`.
 
         Args:
-            jobs: the jobs, in any order.
+            jobs: the next jobs of an episode, in order of submission.
             gap: seconds between jobs without names that belong together.
-            episode: an own one for jobs whose submission times are not comparable.
         """
-        if (jobs.name != "").all():
-            keys: list[GroupKey] = list(zip(jobs.tenant.tolist(), jobs.user.tolist(), jobs.name.tolist(), strict=True))
-            for new in sorted(set(keys) - self.names.keys()):
-                self._number(new)
-            return np.array([self.names[each] for each in keys], np.int64)
-        found = np.empty(len(jobs.submit), np.int64)
-        chain = ""
-        order = np.lexsort([jobs.submit, jobs.num_gpus, jobs.name, jobs.user, jobs.tenant])
-        apart = np.diff(jobs.submit[order], prepend=-np.inf) > gap
-        for column in (jobs.num_gpus, jobs.name, jobs.user, jobs.tenant):
-            apart[1:] |= column[order][1:] != column[order][:-1]
-        for job, begins in zip(order.tolist(), apart.tolist(), strict=True):
-            user = str(jobs.tenant[job]), str(jobs.user[job])
-            chain = f"{episode} {job}" if begins else chain
-            key: GroupKey = (*user, str(jobs.name[job])) if jobs.name[job] else (*user, "", chain)
-            if key not in self.names:
-                self._number(key)
-            found[job] = self.names[key]
-        return found
+        columns = (jobs.submit, jobs.num_gpus, jobs.tenant, jobs.user, jobs.name)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        found = [
+            self._number((tenant, user, name)) if name else self._sweep(tenant, user, gpus, submit, gap)
+            for submit, gpus, tenant, user, name in rows
+        ]
+        return np.array(found, np.int64)
 
-    def _number(self, key: GroupKey) -> None:
-        """Add a name that is not known."""
-        self.names[key] = len(self.user)
-        self.user.append(self.users.setdefault(key[:2], len(self.users)))
+    def _number(self, key: GroupKey) -> int:
+        """Return the number of a name; add it if it is new."""
+        number = self.names.setdefault(key, len(self.user))
+        if number == len(self.user):
+            self.user.append(self.users.setdefault(key[:2], len(self.users)))
+        return number
+
+    def _sweep(self, tenant: str, user: str, gpus: int, submit: Seconds, gap: Seconds) -> int:
+        """Return the number of the sweep of a job without a name."""
+        last, number = self._sweeps.get((tenant, user, gpus), (-np.inf, -1))
+        if submit - last > gap:
+            number = self._number((tenant, user, "", str(len(self.names))))
+        self._sweeps[tenant, user, gpus] = submit, number
+        return number
 
 
 def believe(spreads: Spreads, user: IntArray, jobs: IntArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -46,7 +46,7 @@ class Siblings:
         self._scale = NormalScores(sizes, run_time)
         score = self._scale.score(sizes, run_time)
         groups = Groups()
-        name = np.concatenate([groups.find(jobs, self.gap, str(at)) for at, jobs in enumerate(episodes)])
+        name = groups.find_all(episodes, self.gap)
         self.spreads = find_spreads(name, score, groups.user)
         users = list(groups.users)
         owner = np.array([*groups.user, *range(len(users))], np.int64)  # and of each user a name without jobs

@@ -120,7 +120,7 @@ class Knees:
         self.num_gpus: IntArray = np.zeros(0, np.int64)
         self.requested_throughput: FloatArray = np.zeros(0)
         self.by_group: ScalingGroups  # once there are jobs
-        self._groups: list[ScalingGroups] = []  # one group each, without the first axis
+        self._new: list[ScalingGroups] = []  # not yet in `by_group`; one group each, without the first axis
         self._index: dict[tuple[int, int, int], int] = {}
         self._num_beliefs = 0
 
@@ -138,12 +138,8 @@ class Knees:
         self.submitted.look_up(view)
         table = self.submitted.table[first:].tolist()
         keys = zip(table, view.min_gpus[first:].tolist(), view.max_gpus[first:].tolist(), strict=True)
-        known = len(self._groups)
         group = np.array([self._group(view, first + place, key) for place, key in enumerate(keys)], dtype=np.int64)
-        if len(self._groups) > known:
-            self.by_group = ScalingGroups(*(np.array(values) for values in zip(*self._groups, strict=True)))._replace(
-                sizes=np.ascontiguousarray(np.array([one.sizes for one in self._groups]).swapaxes(0, 1))
-            )
+        self._stack_new()
         tables = self.submitted.throughputs[self.submitted.table[first:]].max(axis=1)
         requested = np.minimum(view.num_gpus[first:], tables.shape[1] - 1)
         throughput = tables[np.arange(len(tables)), requested]
@@ -157,9 +153,23 @@ class Knees:
     def _group(self, view: ClusterView, job: JobId, key: tuple[int, int, int]) -> int:
         """Return the index of a job's group; add the group if it is new."""
         if key not in self._index:
-            self._index[key] = len(self._groups)
-            self._groups.append(self._new_group(view, job))
+            self._index[key] = len(self._index)
+            self._new.append(self._new_group(view, job))
         return self._index[key]
+
+    def _stack_new(self) -> None:
+        """Add the new groups to `by_group`."""
+        if not self._new:
+            return
+        new = ScalingGroups(*(np.array(values) for values in zip(*self._new, strict=True)))
+        new = new._replace(sizes=new.sizes.swapaxes(0, 1))
+        known = len(self._index) > len(self._new)
+        both = zip(self.by_group, new, strict=True) if known else ((column,) for column in new)
+        axes = [int(name == "sizes") for name in ScalingGroups._fields]
+        self.by_group = ScalingGroups(
+            *(np.concatenate(columns, axis) for columns, axis in zip(both, axes, strict=True))
+        )
+        self._new = []
 
     def _new_group(self, view: ClusterView, job: JobId) -> ScalingGroups:
         """Compute the properties of a job's group, without the axis of groups."""

@@ -1,7 +1,5 @@
 """Predictions of work in a batch of episodes: between rounds Python asks the predictor, as `Simulator` does."""
 
-from copy import copy
-
 import numpy as np
 
 from envs.simulation import Setup, ThroughputTable
@@ -57,12 +55,14 @@ class PredictedEpisodes:
         batch_size: number of episodes.
 
     Attributes:
+        quartiles: whether `left` is kept up to date.
         left: float64[batch_size, num_jobs, 2], of the jobs in the system at each round, see `quantiles_left`.
     """
 
     def __init__(self, setup: Setup, num_jobs: int, batch_size: int) -> None:
         self._setup = setup
         self._predictions: list[Predictions | None] = [None] * batch_size
+        self.quartiles = False
         self.left = np.zeros((batch_size, num_jobs, len(QUARTILES)))
         self._present, self._done = np.zeros(num_jobs, np.int64), np.zeros(num_jobs)
         self._count = np.zeros(1, np.int64)
@@ -83,16 +83,16 @@ class PredictedEpisodes:
             predictions = self._of(b)
             predictions.look(int(batch.episode[b, 0].next_job), present, done)
             show_predictions(batch, b, present, predictions.work)
-            self.left[b, present] = quantiles_left(remaining_outcomes(predictions.work[present], done))
+            if self.quartiles:
+                self.left[b, present] = quantiles_left(remaining_outcomes(predictions.work[present], done))
         return int(outcome)
 
     def copy_episodes(self, places: IntArray, other: "PredictedEpisodes", episodes: IntArray) -> None:
         """Copy the predictions of running episodes of another batch."""
         for place, episode in zip(places.tolist(), episodes.tolist(), strict=True):
-            predictions = self._predictions[place] = copy(other._predictions[episode])
-            if predictions is not None:
-                predictions.work = predictions.work.copy()
-                self.left[place] = other.left[episode]
+            predictions = other._predictions[episode]
+            self._predictions[place] = predictions and predictions.copy()
+            self.left[place] = other.left[episode]
 
     def _of(self, b: int) -> Predictions:
         predictions = self._predictions[b]

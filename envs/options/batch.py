@@ -98,6 +98,7 @@ class OptionBatch(EpisodeBatch):
         if self.hidden:
             self.arrays = self.arrays._replace(doubt=self.hidden.doubt)
         if self.predicted:
+            self.predicted.quartiles = self.rules.predictions
             self.arrays = self.arrays._replace(likely=self.predicted.left)
         elif self.rules.predictions:
             raise MurmurationError(

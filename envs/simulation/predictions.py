@@ -1,8 +1,11 @@
 """Predictions of remaining work in one episode: what the setup's predictor makes of the jobs that have ended."""
 
+from copy import copy
+
 import numpy as np
 
 from envs.performance import without_draw
+from envs.scheduling import FollowingPredictor
 from envs.simulation.ideal import ideal_throughput
 from envs.simulation.jit import Records, leaf, part
 from envs.simulation.kernels import remaining_work
@@ -44,7 +47,8 @@ class Predictions:
         self._throughput = ideal_throughputs(workload, setup, table)
         self._predictor = setup.predictor
         self._facts = facts_of(workload, workload.jobs["work"] / self._throughput)
-        self._known = -1, -1
+        self._episode = self._predictor.follow() if isinstance(self._predictor, FollowingPredictor) else None
+        self._known = 0, -1
         self.work: FloatArray = np.zeros((len(workload), NUM_OUTCOMES))
 
     def look(self, num_submitted: int, present: IntArray, done: FloatArray) -> None:
@@ -61,14 +65,38 @@ class Predictions:
         known = num_submitted, num_submitted - len(present)
         if known == self._known:
             return
+        new = np.arange(self._known[0], num_submitted)
         self._known = known
         order = np.argsort(present)
         present, done = present[order], done[order]
         ended = np.ones(num_submitted, np.bool_)
         ended[present] = False
-        asked = self._facts.rows(present)._replace(run_time=done / self._throughput[present])
-        found = self._predictor.predict(asked, self._facts.rows(np.flatnonzero(ended)))
+        found = self._predict(new, present, done / self._throughput[present], np.flatnonzero(ended))
         self.work[present] = _checked(found, len(present)) * self._throughput[present, None]
+
+    def copy(self) -> "Predictions":
+        """Return a copy that goes on by itself."""
+        other = copy(self)
+        other.work = self.work.copy()
+        other._episode = self._episode and self._episode.copy()
+        return other
+
+    def _predict(self, new: IntArray, present: IntArray, so_far: FloatArray, ended: IntArray) -> FloatArray:
+        """Ask the predictor.
+
+        Args:
+            new: jobs that were submitted since it was asked last.
+            present: jobs in the system.
+            so_far: float64[n], seconds that these have run.
+            ended: jobs that have ended.
+        """
+        if self._episode is None:
+            return self._predictor.predict(self._facts.rows(present)._replace(run_time=so_far), self._facts.rows(ended))
+        if len(new):
+            self._episode.submit(self._facts.rows(new)._replace(run_time=np.zeros(len(new))))
+        run_time = self._facts.run_time[: len(present) + len(ended)].copy()
+        run_time[present] = so_far
+        return self._episode.predict(present, ended, run_time)
 
 
 def train_predictor(setup: Setup, source: WorkloadSource, num_episodes: int = HISTORY) -> None:

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from baselines.parts.group_history import GroupHistory, Groups, Spreads, believe, find_spreads
 from envs.types import NUM_OUTCOMES, JobFacts
@@ -62,15 +64,36 @@ def test_what_ends_in_the_episode_counts_as_well():
 
 def test_jobs_without_names_belong_together_if_they_came_one_after_the_other():
     """Of one user and number of GPUs, each within 60 s of the one before; two users are never one."""
-    rows = [(0.0, 1, "u", ""), (50.0, 1, "u", ""), (100.0, 1, "u", ""), (100.0, 2, "u", ""), (200.0, 1, "u", "")]
-    jobs = facts(*((*row, 1.0) for row in [*rows, (10.0, 1, "v", ""), (900.0, 1, "v", "n"), (0.0, 4, "v", "n")]))
+    rows = [(0.0, 1, "u", ""), (10.0, 1, "v", ""), (50.0, 1, "u", ""), (100.0, 1, "u", ""), (100.0, 2, "u", "")]
+    rows += [(200.0, 1, "u", ""), (200.0, 4, "v", "n"), (900.0, 1, "v", "n")]
+    jobs = facts(*((*row, 1.0) for row in rows))
     groups = Groups()
-    found = groups.find(jobs, 60.0).tolist()
-    assert found[0] == found[1] == found[2]
-    assert len({found[0], found[3], found[4], found[5]}) == 4
-    assert found[6] == found[7]
-    assert [groups.user[i] == groups.user[found[0]] for i in found] == [True] * 5 + [False] * 3
-    assert not set(groups.find(jobs, 60.0, "another episode").tolist()[:5]) & set(found[:5])
+    found = groups.find_all([jobs, jobs], 60.0).tolist()
+    assert found[0] == found[2] == found[3]
+    assert len({found[0], found[1], found[4], found[5]}) == 4
+    assert found[6] == found[7] == found[14] == found[15]
+    assert [groups.user[i] == groups.user[found[0]] for i in found[:6]] == [True, False, True, True, True, True]
+    assert not set(found[8:14]) & set(found[:6]), "a sweep does not go on in another episode"
+
+
+JOBS = st.tuples(st.floats(0, 300), st.integers(1, 2), st.sampled_from("uv"), st.sampled_from(["", "n", "m"]))
+
+
+@given(rows=st.lists(JOBS, min_size=1, max_size=12), ends=st.integers(0, 2**12), cuts=st.sets(st.integers(1, 11)))
+def test_jobs_may_be_submitted_one_after_the_other(rows, ends, cuts):
+    """However an episode is cut, and by a copy of it too, the prediction is that for all of its jobs at once."""
+    predictor = GroupHistory()
+    predictor.train([facts(*((*row, 50.0) for row in sorted(rows))), facts((0.0, 1, "u", "n", 20.0))])
+    jobs = facts(*((*row, 10.0 + i) for i, row in enumerate(sorted(rows))))
+    ended = np.array([ends >> i & 1 for i in range(len(rows))], bool)
+    expected = predictor.predict(jobs.rows(~ended), jobs.rows(ended))
+    episode = predictor.follow()
+    for part in np.split(np.arange(len(rows)), sorted(cut for cut in cuts if cut < len(rows))):
+        other, episode = episode, episode.copy()
+        episode.submit(jobs.rows(part))
+        other.submit(facts((0.0, 1, "w", "of the other copy alone", 1.0)))
+    found = episode.predict(np.flatnonzero(~ended), np.flatnonzero(ended), jobs.run_time)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("episodes", [[], [facts()]])

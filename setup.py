@@ -19,7 +19,8 @@ COPIED = {
     "scripts": ("**/*.py",),
     "conf": ("**/*.yaml",),
     "checkpoints": tuple(
-        f"{name}/*.{kind}" for name in ("bids-*", "maifs-16", "options-*") for kind in ("json", "safetensors")
+        ["curves.safetensors"]
+        + [f"{name}/*.{kind}" for name in ("bids-*", "maifs-16", "options-*") for kind in ("json", "safetensors")]
     ),
 }
 

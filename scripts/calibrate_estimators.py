@@ -15,7 +15,7 @@ from experiments.estimators.calibration import calibrate, summarise_calibration
 from experiments.estimators.held_out import held_out_jobs
 from experiments.estimators.plot import plot_calibration
 from launch.building import build_object
-from launch.describe import describe_calibration
+from launch.describe_estimates import describe_calibration
 from launch.descriptions import CalibrationRun
 from launch.runs import print_frame
 

@@ -16,7 +16,7 @@ from envs.scheduling import WorkPredictor
 from envs.simulation import check_unseen, train_predictor
 from experiments.predictors.scores import score_predictors, summarise_scores
 from launch.building import build_object
-from launch.describe import describe_prediction
+from launch.describe_estimates import describe_prediction
 from launch.descriptions import PredictionRun
 from launch.runs import print_frame
 

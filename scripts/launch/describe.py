@@ -21,14 +21,12 @@ from launch.choices import find_shipped, list_choices, read_choice
 from launch.descriptions import (
     VALIDATED_PARTS,
     BenchmarkRun,
-    CalibrationRun,
     ComparisonRun,
     CurvesRun,
     DeploymentRun,
     EvaluationRun,
     FilmRun,
     InterfaceRun,
-    PredictionRun,
     ProblemSpec,
     RecordChoice,
     Repetition,
@@ -480,17 +478,3 @@ def describe_validation(cfg: DictConfig) -> ValidationRun:
             hint, there = did_you_mean(name, VALIDATED_PARTS, lead=", "), ", ".join(("all", *VALIDATED_PARTS))
             raise ChoiceError(f"parts={name}: no such part{hint}; there are: {there}")
     return ValidationRun(cfg.data, cfg.seed, VALIDATED_PARTS if "all" in parts else parts)
-
-
-def describe_calibration(cfg: DictConfig) -> CalibrationRun:
-    """Describe a comparison of estimators: those that are named, or all of conf/estimator."""
-    names = list(cfg.estimators) or list_choices("estimator")
-    found = {name: as_component(compose_options("compare", [f"estimator={name}"]).estimator) for name in names}
-    return CalibrationRun(describe_problem(cfg), found, cfg.split, cfg.episodes, list(cfg.measured))
-
-
-def describe_prediction(cfg: DictConfig) -> PredictionRun:
-    """Describe a comparison of predictors: those that are named, or all of conf/predictor."""
-    names = list(cfg.predictors) or list_choices("predictor")
-    found = {name: as_component(compose_options("compare", [f"predictor={name}"]).predictor) for name in names}
-    return PredictionRun(describe_problem(cfg), found, cfg.split, cfg.episodes)

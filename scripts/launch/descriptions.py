@@ -262,6 +262,16 @@ class CalibrationRun:
 
 
 @dataclass(frozen=True)
+class EstimatorRun:
+    """scripts/train_estimator.py."""
+
+    calibration: CalibrationRun  # of what was learnt
+    training_episodes: int
+    steps: int
+    hidden: int
+
+
+@dataclass(frozen=True)
 class PredictionRun:
     """scripts/calibrate_predictors.py."""
 

@@ -61,7 +61,11 @@ ALLOWED: Mapping[str, Sequence[str]] = {
         ("seeds", "episodes", "processes", "jobs", "validation_workloads", "clusters", "looks"), (COUNT, NULL)
     ),
     **dict.fromkeys(
-        ("frames", "fps", "workloads", "population", "trainer.save_every", "actions_per_minute", "probes"), (COUNT,)
+        (
+            *("frames", "fps", "workloads", "population", "trainer.save_every", "actions_per_minute", "probes"),
+            *("training_episodes", "steps", "hidden"),
+        ),
+        (COUNT,),
     ),
     **dict.fromkeys(("trainer.iterations", "trainer.picture_every", "generations"), (NATURAL,)),
     **dict.fromkeys(("minutes", "growth", "scale", "shorten", "interval", "grace"), (NUMBER,)),

@@ -20,7 +20,7 @@ COPIED = {
     "conf": ("**/*.yaml",),
     "checkpoints": tuple(
         ["curves.safetensors"]
-        + [f"{name}/*.{kind}" for name in ("bids-*", "maifs-16", "options-*") for kind in ("json", "safetensors")]
+        + [f"{name}/*.{kind}" for name in ("bids-*", "maifs-*", "options-*") for kind in ("json", "safetensors")]
     ),
 }
 

@@ -32,8 +32,8 @@ def main(run: EstimatorRun, folder: Path) -> None:
     jobs = list(held_out_jobs(workloads, inputs.setup, most, inputs.seed))
     network = train_curves(jobs, inputs.setup, run.steps, inputs.seed, run.hidden)
     save_curves(network, folder / "curves.safetensors")
-    workloads = inputs.source.evaluation(run.calibration.split)[: run.calibration.episodes]
-    held_out = list(held_out_jobs(workloads, inputs.setup, most, inputs.seed))
+    evaluated = inputs.source.evaluation(run.calibration.split)[: run.calibration.episodes]
+    held_out = list(held_out_jobs(evaluated, inputs.setup, most, inputs.seed))
     scores = calibrate({"learned": LearnedCurves(network), **built}, held_out, inputs.setup, run.calibration.measured)
     title = f"Learnt from {len(jobs)} jobs; beliefs about {len(held_out)} held-out ones in cells not measured"
     print_frame(title, summarise_calibration(scores), 3)

@@ -40,12 +40,12 @@ class CurveQuestion(NamedTuple):
     """What a network is asked: beliefs about some cells, after samples.
 
     Attributes:
-        pairs: float32[num_cells, num_samples, PAIR_FEATURES]: whether both are of one GPU type; doublings of GPUs and
+        pairs: float64[num_cells, num_samples, PAIR_FEATURES]: whether both are of one GPU type; doublings of GPUs and
             of nodes from the sample to the cell, and their magnitudes; the sample's error, and whether it was stated;
             the prior's spread at both; how far the sample is above the mean of all samples, and its magnitude.
-        above: float32[num_samples].
-        shape: float32[num_cells].
-        spread: float32[num_cells].
+        above: float64[num_samples].
+        shape: float64[num_cells].
+        spread: float64[num_cells].
     """
 
     pairs: FloatArray
@@ -76,7 +76,7 @@ class LearnedFit:
         at, of = self._places[tuple(cells.T)][:, None], self._places[tuple(samples.cells.T)][None]
         above = np.log(samples.throughput) - self._shape[tuple(samples.cells.T)]
         apart = above - above.mean()
-        pairs = np.empty((len(cells), len(above), PAIR_FEATURES), np.float32)
+        pairs = np.empty((len(cells), len(above), PAIR_FEATURES))
         pairs[..., 0] = at[..., 0] == of[..., 0]
         pairs[..., 1:3] = at[..., 1:3] - of[..., 1:3]
         pairs[..., 3:5] = np.abs(pairs[..., 1:3])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ def train_curves(jobs: Sequence[HeldOutJob], setup: Setup, steps: int, seed: int
     network = CurveNetwork(hidden)
     prior = Prior.of(kept := replace(setup, estimator=LearnedCurves(network)), jobs[0].throughputs.shape[1] - 1)
     assert kept is not None  # a prior lives as long as its setup
-    fits = {model: prior.fit(model) for model in sorted({job.model for job in jobs})}
+    fits = {model: cast(LearnedFit, prior.fit(model)) for model in sorted({job.model for job in jobs})}
     most = min(len(job.samples.error) for job in jobs) - 1
     optimiser = Adam(network.parameters(), FIRST_RATE)
     schedule = CosineAnnealingLR(optimiser, steps)
@@ -51,7 +52,7 @@ def train_curves(jobs: Sequence[HeldOutJob], setup: Setup, steps: int, seed: int
         chosen = [jobs[i] for i in rng.choice(len(jobs), BATCH)]
         loss = surprise(network, chosen, fits, measured, rng)
         optimiser.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(network.parameters(), MOST_SPREAD_NORM)
         optimiser.step()
         schedule.step()
@@ -75,7 +76,8 @@ def surprise(
     asked = CurveQuestion._make(_stacked(column) for column in zip(*questions, strict=True))
     mean, log_spread = network(*asked)
     error = (_stacked(truths) - mean) / log_spread.exp()
-    return (log_spread + error**2 / 2).mean()
+    loss: Tensor = (log_spread + error**2 / 2).mean()
+    return loss
 
 
 def _stacked(arrays: Sequence[FloatArray]) -> Tensor:

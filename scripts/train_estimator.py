@@ -17,12 +17,12 @@ from experiments.estimators.calibration import calibrate, summarise_calibration
 from experiments.estimators.held_out import held_out_jobs
 from experiments.estimators.training import train_curves
 from launch.building import build_object
-from launch.describe_estimates import describe_curves
+from launch.describe_estimates import describe_estimator
 from launch.descriptions import EstimatorRun
 from launch.runs import print_frame
 
 
-@command("train_estimator", describe_curves)
+@command("train_estimator", describe_estimator)
 def main(run: EstimatorRun, folder: Path) -> None:
     """Train the network, write its weights, and print how its beliefs agree with the truth beside other estimators'."""
     inputs = build_inputs(run.calibration.problem)

@@ -22,6 +22,6 @@ def describe_prediction(cfg: DictConfig) -> PredictionRun:
     return PredictionRun(describe_problem(cfg), found, cfg.split, cfg.episodes)
 
 
-def describe_curves(cfg: DictConfig) -> EstimatorRun:
+def describe_estimator(cfg: DictConfig) -> EstimatorRun:
     """Describe a training of an estimator."""
     return EstimatorRun(describe_calibration(cfg), cfg.training_episodes, cfg.steps, cfg.hidden)

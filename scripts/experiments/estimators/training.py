@@ -20,7 +20,7 @@ from experiments.estimators.held_out import HeldOutJob
 
 BATCH = 64  # jobs
 CELLS = 24  # of a job, drawn
-FIRST_RATE = 0.003  # of learning; it falls to nothing
+FIRST_STEP = 0.003  # of Adam; it falls to nothing
 MOST_SPREAD_NORM = 1.0  # of the gradient
 
 
@@ -44,7 +44,7 @@ def train_curves(jobs: Sequence[HeldOutJob], setup: Setup, steps: int, seed: int
     assert kept is not None  # a prior lives as long as its setup
     fits = {model: cast(LearnedFit, prior.fit(model)) for model in sorted({job.model for job in jobs})}
     most = min(len(job.samples.error) for job in jobs) - 1
-    optimiser = Adam(network.parameters(), FIRST_RATE)
+    optimiser = Adam(network.parameters(), FIRST_STEP)
     schedule = CosineAnnealingLR(optimiser, steps)
     network.train()
     for _ in track(range(steps), "training", transient=True):

@@ -167,7 +167,7 @@ class Knees:
         both = zip(self.by_group, new, strict=True) if known else ((column,) for column in new)
         axes = [int(name == "sizes") for name in ScalingGroups._fields]
         self.by_group = ScalingGroups(
-            *(np.concatenate(columns, axis) for columns, axis in zip(both, axes, strict=True))
+            *(np.ascontiguousarray(np.concatenate(columns, axis)) for columns, axis in zip(both, axes, strict=True))
         )
         self._new = []
 

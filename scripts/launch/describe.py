@@ -1,7 +1,8 @@
 """The door: a script's configuration becomes one typed description, and what it names is found and checked.
 
-Below it nobody sees a configuration. `launch.arguments`, `choices`, `commands`, `errors`, `outcomes`, `provenance`,
-`recall` and `registry` stand at the door too: configurations are what they are about.
+Below it nobody sees a configuration. `launch.describe_estimates` is a part of it; `launch.arguments`, `choices`,
+`commands`, `errors`, `outcomes`, `provenance`, `recall` and `registry` stand at the door too: configurations are what
+they are about.
 """
 
 from collections.abc import Mapping, Sequence

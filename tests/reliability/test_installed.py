@@ -102,7 +102,7 @@ def test_the_wheel_has_everything_in_one_package(wheel):
         assert {path.relative_to(REPOSITORY).as_posix() for path in ours} <= nested
         assert ours
     shipped = {line[2:].strip("/") for line in (REPOSITORY / ".gitignore").read_text().splitlines() if line[:1] == "!"}
-    weights = {name.rpartition("/")[0] for name in nested if name.endswith("/weights.safetensors")}
+    weights = {name.removesuffix("/weights.safetensors") for name in nested if name.endswith(".safetensors")}
     assert weights == {name for name in shipped if name.startswith("checkpoints/") and not name.endswith(".md")}
 
 

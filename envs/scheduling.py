@@ -75,7 +75,7 @@ class WorkPredictor(Protocol):
 
 
 class FollowedEpisode(Protocol):
-    """What a predictor keeps of the jobs of one episode. They are numbered in order of submission, from 0."""
+    """The jobs of one episode as a predictor remembers them, numbered in order of submission, from 0."""
 
     def submit(self, jobs: JobFacts) -> None:
         """Add the next jobs, in order of submission; none has run yet."""

@@ -37,7 +37,7 @@ class LearnedCurves:
 
 
 class CurveQuestion(NamedTuple):
-    """What a network is asked: beliefs about some cells, after samples.
+    """The question to a network: beliefs about some cells, after samples.
 
     Attributes:
         pairs: float64[num_cells, num_samples, PAIR_FEATURES]: whether both are of one GPU type; doublings of GPUs and

@@ -21,7 +21,7 @@ from experiments.estimators.held_out import HeldOutJob
 BATCH = 64  # jobs
 CELLS = 24  # of a job, drawn
 FIRST_STEP = 0.003  # of Adam; it falls to nothing
-MOST_SPREAD_NORM = 1.0  # of the gradient
+LONGEST_GRADIENT = 1.0  # its norm, above which it is cut
 
 
 def train_curves(jobs: Sequence[HeldOutJob], setup: Setup, steps: int, seed: int, hidden: int = 32) -> CurveNetwork:
@@ -53,7 +53,7 @@ def train_curves(jobs: Sequence[HeldOutJob], setup: Setup, steps: int, seed: int
         loss = surprise(network, chosen, fits, measured, rng)
         optimiser.zero_grad()
         torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(network.parameters(), MOST_SPREAD_NORM)
+        torch.nn.utils.clip_grad_norm_(network.parameters(), LONGEST_GRADIENT)
         optimiser.step()
         schedule.step()
     return network.eval()

@@ -16,7 +16,7 @@ from envs.simulation import Setup, SimulationView, State, ThroughputTable
 from envs.simulation.beliefs import Beliefs, Seen, note_seen
 from envs.simulation.by_reference import by_reference
 from envs.simulation.clock import advance
-from envs.simulation.jit import kernel
+from envs.simulation.jit import kernel, part
 from envs.simulation.kernels import END, LOG_FULL, settle
 from envs.simulation.shares import clear_job, set_share
 from envs.simulation.snapshot_kernels import copy_episode, use_own_throughputs
@@ -27,10 +27,9 @@ from envs.workloads import Workload
 SAMPLES = 3  # of the four generators of `Simulator`, that of the errors of samples
 
 
-@kernel
-def carry_draft(seen: World, true: World, b: int) -> None:
-    """Give the jobs of the true state what the draft of a round gives them in the state that is seen."""
-    source, target = episode_of(seen, b), episode_of(true, b)
+@part
+def carry_draft(source: World, target: World) -> None:
+    """Give the jobs of a true state what the draft of a round gives them in the state that is seen."""
     count = source.episode[0].num_touched
     for i in range(count):  # all at first, so that GPUs that one job leaves are free for another
         if target.jobs[source.touched[i]].touched == 0:
@@ -44,23 +43,28 @@ def carry_draft(seen: World, true: World, b: int) -> None:
 
 
 @kernel
-def reach_next_round(true: World, b: int, sampled: FloatArray, seen: IntArray, count: IntArray) -> int:
-    """End a round of the true state, advance time to the next one, and list what running jobs show.
+def reach_next_round(
+    seen: World, true: World, b: int, carrying: bool, sampled: FloatArray, found: IntArray, count: IntArray
+) -> int:
+    """End a round as it was decided, advance the true state to the next one, and list what running jobs show.
 
     Args:
-        true: the true states.
+        seen, true: both sides.
         b: the episode.
-        sampled, seen: see `note_seen`.
-        count: int64[1], overwritten by the number of rows of `seen`.
+        carrying: whether the true state takes over what was decided; not after LOG_FULL.
+        sampled, found: see `note_seen`.
+        count: int64[1], overwritten by the number of rows of `found`.
 
     Returns:
         The result code; LOG_FULL asks for a longer log and for another call.
     """
     world = episode_of(true, b)
+    if carrying:
+        carry_draft(episode_of(seen, b), world)
     if settle(world) < 0:
         return LOG_FULL
     outcome = advance(world)
-    count[0] = note_seen(world, sampled, seen)
+    count[0] = note_seen(world, sampled, found)
     return int(outcome)
 
 
@@ -183,10 +187,12 @@ class HiddenEpisodes:
         """
         beliefs = self.beliefs[b]
         assert beliefs is not None, "the episode has not begun"
-        carry_draft(seen, self._world, b)
-        while (outcome := reach_next_round(self._world, b, self._sampled[b], self._seen, self._count)) == LOG_FULL:
+        notes = self._sampled[b], self._seen, self._count
+        outcome = reach_next_round(seen, self._world, b, True, *notes)
+        while outcome == LOG_FULL:
             self.state.grow_log()
             self._world = self._world._replace(events=self.state.events, log_shares=self.state.log_shares)
+            outcome = reach_next_round(seen, self._world, b, False, *notes)
         if outcome == END:
             return outcome
         found = map(Seen._make, self._seen[: self._count[0]].tolist())

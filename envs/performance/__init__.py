@@ -20,6 +20,9 @@ Two jobs on one GPU keep what Gavel measured, or what a model fitted to the meas
 `TableModel.pair_provenance` returns which). Where one of the two models was held out, its median error is 0.10 of the
 throughput alone, and 0.12 where both were, or the GPU type was.
 
+Also modelled: parts of a GPU, which are slices of it or fractions that jobs ask for (`slices`). Nothing was measured on
+them.
+
 Guessed: GPU types on which a model was not measured, above all every model on H100. Their throughput is scaled from
 another type by datasheet figures (`scaling`). On the measured types, the median error of this rule is 22 % and the
 largest a factor of four; for most models no error can be measured (`experiments.performance.known`). Also guessed:
@@ -50,6 +53,7 @@ from envs.performance.reconfiguration import (
     sia_simulated,
 )
 from envs.performance.rubick.model import RubickModel
+from envs.performance.slices import FRACTIONS
 from envs.performance.statistical_efficiency import (
     EFFICIENCY_SETTINGS,
     BatchSizes,
@@ -65,6 +69,7 @@ from envs.performance.zoo import (
     batch_range,
     model_profile,
     name_of_draw,
+    name_of_fraction,
     without_draw,
     zoo,
     zoo_name,
@@ -73,6 +78,7 @@ from envs.performance.zoo import (
 __all__ = [
     "ALIASES",
     "EFFICIENCY_SETTINGS",
+    "FRACTIONS",
     "BatchSizes",
     "Contention",
     "CostBySize",
@@ -96,6 +102,7 @@ __all__ = [
     "find_throughput",
     "model_profile",
     "name_of_draw",
+    "name_of_fraction",
     "no_cost",
     "noise_scales",
     "rubick_cost",

@@ -26,7 +26,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from envs.performance.gpus import find_gpu_type
+from envs.performance.gpus import find_gpu_type, find_parts
 from envs.performance.zoo import model_profile
 from envs.types import FloatArray
 
@@ -102,11 +102,15 @@ def colocation() -> dict[tuple[str, str, str], float]:
 def fits_beside(model: str, other: str, gpu_type: str) -> bool:
     """Return whether two jobs fit one GPU's memory: by measurement for a measured pair, else by their parameters.
 
+    Slices take one job each.
+
     Args:
         model: zoo name.
         other: zoo name.
         gpu_type: of the zoo's types.
     """
+    if find_parts(gpu_type).number > 1:
+        return False
     measured = colocation().get((model, other, gpu_type))
     if measured is not None:
         return measured > 0
@@ -128,6 +132,21 @@ def colocated_factor(model: str, other: str, gpu_type: str) -> float:
     measured = colocation().get((model, other, gpu_type))
     if measured is not None:
         return measured
+    return _modelled_factor(model, other, gpu_type)
+
+
+@cache
+def equal_jobs_factor(model: str, gpu_type: str) -> float:
+    """Return the factor of each of two jobs of one model, also where the two do not fit the memory together.
+
+    Args:
+        model: zoo name.
+        gpu_type: of the zoo's types.
+    """
+    return colocation().get((model, model, gpu_type), 0.0) or _modelled_factor(model, model, gpu_type)
+
+
+def _modelled_factor(model: str, other: str, gpu_type: str) -> float:
     overlap = model_profile(model).gpu_share * model_profile(other).gpu_share
     return round(_effects(gpu_type).factor(model, other, overlap=overlap), DIGITS)
 

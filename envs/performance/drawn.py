@@ -5,6 +5,7 @@ from zlib import crc32
 
 import numpy as np
 
+from envs.performance.gpus import find_parts
 from envs.performance.table_model import TableModel
 from envs.performance.zoo import ModelProfile, number_of_draw, without_draw, zoo_name
 from envs.types import Configuration, FloatArray, IntArray, PerformanceError
@@ -68,7 +69,7 @@ class DrawnModel(TableModel):
             self._scales.clear()
         key = (draw, crc32(zoo_name(model).encode()))
         scaling, spreading = np.random.default_rng(key).standard_normal(2)
-        of_type = np.random.default_rng((*key, crc32(gpu_type.encode()))).standard_normal()
+        of_type = np.random.default_rng((*key, crc32(find_parts(gpu_type).gpu_type.encode()))).standard_normal()
         counts = np.maximum(np.arange(max_gpus + 1), 1)[:, None]
         change = self.type_spread * of_type + self.scaling_spread * scaling * np.log2(counts)
         change = change + self.nodes_spread * spreading * np.log2(np.minimum(nodes, counts))

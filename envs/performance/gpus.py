@@ -3,7 +3,7 @@
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -62,13 +62,71 @@ def gpu_types() -> Mapping[str, GpuType]:
     return MappingProxyType(types)
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How a GPU is divided; see `envs.performance.slices`.
+
+    Attributes:
+        gpu_type: the whole GPU's.
+        number: of equal parts.
+        compute: share of the compute units that a part has.
+        memory: share of the memory, and of its bandwidth.
+    """
+
+    gpu_type: str
+    number: int
+    compute: float
+    memory: float
+
+
+MIG_TYPES = ("A100", "A800", "H100")
+MIG_PROFILES: Mapping[int, tuple[float, float]] = MappingProxyType(
+    {2: (3 / 7, 1 / 2), 3: (2 / 7, 1 / 4), 4: (1 / 7, 1 / 4), 7: (1 / 7, 1 / 8)}
+)
+"""Shares of compute and memory by equal parts: 3g.40gb, 2g.20gb, 1g.20gb and 1g.10gb of 80 GB (NVIDIA's MIG guide)."""
+
+MOST_PARTS = 8
+
+
+def find_parts(name: str) -> Parts:
+    """Return how a GPU type is divided; a name without "/" is one part.
+
+    Raises:
+        PerformanceError: it is no number of parts into which that type can be divided.
+    """
+    gpu_type, mark, number = name.partition("/")
+    if not mark:
+        return Parts(gpu_type, 1, 1.0, 1.0)
+    possible = tuple(MIG_PROFILES) if gpu_type in MIG_TYPES else tuple(range(2, MOST_PARTS + 1))
+    if number not in map(str, possible):
+        raise PerformanceError(
+            f"GPU type {name!r}: {gpu_type} can be divided into {', '.join(map(str, possible))} parts; "
+            f"write {gpu_type}/{possible[0]} for one of {possible[0]}"
+        )
+    count = int(number)
+    compute, memory = MIG_PROFILES[count] if gpu_type in MIG_TYPES else (1 / count, 1 / count)
+    return Parts(gpu_type, count, compute, memory)
+
+
+@cache
 def find_gpu_type(name: str) -> GpuType:
-    """Return the figures of one GPU type.
+    """Return the figures of one GPU type, or of a slice, such as "A100/4" (see `envs.performance.slices`).
 
     Raises:
         PerformanceError: the name is unknown.
     """
-    found = gpu_types().get(name)
+    whole, mark, _ = name.partition("/")
+    found = gpu_types().get(whole)
     if found is None:
         raise PerformanceError(describe_unknown("GPU type", name, gpu_types()))
-    return found
+    if not mark:
+        return found
+    parts = find_parts(name)
+    return replace(
+        found,
+        name=name,
+        fp32_tflops=found.fp32_tflops * parts.compute,
+        tensor_tflops=found.tensor_tflops * parts.compute,
+        bandwidth_gb_s=found.bandwidth_gb_s * parts.memory,
+        memory_gb=found.memory_gb * parts.memory,
+    )

@@ -9,10 +9,11 @@ model provides it.
 from dataclasses import replace
 from functools import cache
 
-from envs.performance.gpus import find_gpu_type
+from envs.performance.gpus import find_gpu_type, find_parts
 from envs.performance.memory_fit import SHARDED_CAPABILITY
 from envs.performance.rubick.model import GPU_TYPE, RubickModel
 from envs.performance.scaling import throughput_ratio
+from envs.performance.slices import part_factor
 from envs.performance.zoo import model_profile
 from envs.types import Configuration, ExecutionPlan, Gigabytes, PerformanceError
 
@@ -51,12 +52,14 @@ def planned_throughput(model: str, configuration: Configuration, *, gpus_per_nod
     """
     profile = model_profile(model)
     gpu = find_gpu_type(configuration.gpu_type)
-    if gpu.capability < SHARDED_CAPABILITY:
+    parts = find_parts(gpu.name)
+    if gpu.capability < SHARDED_CAPABILITY or (parts.number > 1 and configuration.num_gpus > 1):
         return 0.0
     throughput = _rubick(gpu.memory_gb, gpus_per_node).throughput(
         profile.name, replace(configuration, gpu_type=GPU_TYPE)
     )
-    return throughput * throughput_ratio(profile.name, gpu.name, GPU_TYPE)
+    whole = throughput * throughput_ratio(profile.name, parts.gpu_type, GPU_TYPE)
+    return whole * part_factor(profile.name, parts.gpu_type, parts.compute)
 
 
 @cache

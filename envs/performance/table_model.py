@@ -3,20 +3,22 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from typing import ClassVar
 
 import numpy as np
 
-from envs.performance.colocation import colocated_factor, colocation, fits_beside
+from envs.performance.colocation import colocated_factor, colocation
 from envs.performance.concave import is_concave, slowest_so_far
 from envs.performance.cpu_memory import SENSITIVITY_GPU, sensitivity_of
 from envs.performance.envelope import monotone_envelope, node_grid
-from envs.performance.gpus import find_gpu_type
+from envs.performance.gpus import find_gpu_type, find_parts
 from envs.performance.measurements import measured_points, measured_types
 from envs.performance.memory_fit import fits_memory
 from envs.performance.model import check_nodes_have_gpus
 from envs.performance.planned import needs_plan_model, planned_throughput
 from envs.performance.scaling import nearest_type, surface
-from envs.performance.zoo import ModelProfile, model_profile, zoo, zoo_name
+from envs.performance.slices import part_factor
+from envs.performance.zoo import ModelProfile, fraction_of, model_profile, zoo, zoo_name
 from envs.types import Configuration, FloatArray, IntArray, PerformanceError
 
 FIRST_GPUS = 64  # size of a table when it is first built; it doubles when asked for more
@@ -58,6 +60,8 @@ class TableModel:
     def __post_init__(self) -> None:
         if self.gpus_per_node < 1:
             raise PerformanceError(f"gpus_per_node is {self.gpus_per_node}; it must be at least 1")
+
+    knows_fractions: ClassVar[bool] = True  # of a GPU, in names of models: "resnet50@0.25"
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -121,13 +125,17 @@ class TableModel:
         Returns:
             "measured" if the type was measured; with `num_gpus`, "measured" only for measured numbers of GPUs,
             otherwise "interpolated" or "extrapolated". "scaled" if the throughput is scaled from another type.
-            "infeasible" if the model does not fit the memory of that number of GPUs, or of any number.
+            "modelled" on a slice of a GPU. "infeasible" if the model does not fit the memory of that number of GPUs,
+            or of any number.
 
         Raises:
             PerformanceError: the model or GPU type is unknown.
         """
         profile = model_profile(model)
-        if not fits_memory(profile, find_gpu_type(gpu_type).name, ANY_NUMBER if num_gpus is None else num_gpus):
+        on_part = find_parts(find_gpu_type(gpu_type).name).number > 1 or fraction_of(model) < 1.0
+        if on_part:
+            return "modelled" if self.throughput(model, Configuration(gpu_type, 1)) > 0 else "infeasible"
+        if not fits_memory(profile, gpu_type, ANY_NUMBER if num_gpus is None else num_gpus):
             return "infeasible"
         points = measured_points().get((profile.name, gpu_type))
         if points is None:
@@ -140,7 +148,8 @@ class TableModel:
     def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
         """Return the fraction of its throughput alone that a job keeps beside another job on the same GPU.
 
-        It is measured or modelled, see `envs.performance.colocation`. A draw counts as the model of its name.
+        It is measured or modelled, see `envs.performance.colocation`. A draw counts as the model of its name. Jobs that
+        ask for fractions of a GPU fit together if their sum is at most 1, and keep all.
 
         Args:
             model: zoo name or alias of the job's model.
@@ -153,7 +162,11 @@ class TableModel:
         Raises:
             PerformanceError: a model or the GPU type is unknown.
         """
-        return colocated_factor(zoo_name(model), zoo_name(other), find_gpu_type(gpu_type).name)
+        fractions = fraction_of(model), fraction_of(other)
+        whole = find_parts(find_gpu_type(gpu_type).name).number == 1
+        if min(fractions) < 1.0:
+            return float(whole and sum(fractions) <= 1.0)
+        return colocated_factor(zoo_name(model), zoo_name(other), gpu_type)
 
     def pair_provenance(self, model: str, other: str, gpu_type: str) -> str:
         """Return the provenance of a pair's factors: "measured", "modelled" or "infeasible"; see `pair_factor`.
@@ -162,8 +175,10 @@ class TableModel:
             PerformanceError: a model or the GPU type is unknown.
         """
         key = (zoo_name(model), zoo_name(other), find_gpu_type(gpu_type).name)
-        if not fits_beside(*key):
+        if not self.pair_factor(model, other, gpu_type):
             return "infeasible"
+        if min(fraction_of(model), fraction_of(other)) < 1.0:
+            return "modelled"
         return "measured" if key in colocation() else "modelled"
 
     def measured_batches(self, model: str, gpu_type: str) -> tuple[float, float] | None:
@@ -172,12 +187,15 @@ class TableModel:
         Raises:
             PerformanceError: the model or GPU type is unknown.
         """
-        return local_batches(model_profile(model).name, find_gpu_type(gpu_type).name)
+        return local_batches(model_profile(model).name, find_parts(find_gpu_type(gpu_type).name).gpu_type)
 
     def raw(
         self, model: str, profile: ModelProfile, gpu_type: str, max_gpus: int, nodes: IntArray, batch_size: int | None
     ) -> FloatArray:
         """Return throughputs before the envelopes, as `raw_throughputs`; a derived class may change them by `model`."""
+        parts, fraction = find_parts(gpu_type), fraction_of(model)
+        if parts.number > 1 or fraction < 1.0:
+            return _on_one_part(profile, gpu_type, fraction, max_gpus, nodes, batch_size)
         return _known_throughputs(profile, gpu_type, max_gpus, tuple(nodes.tolist()), batch_size)
 
     def _extend(self, key: tuple[str, str, int | None], num_gpus: int, num_nodes: int) -> FloatArray:
@@ -230,6 +248,21 @@ def raw_throughputs(
         seconds = surface(profile, gpu_type).seconds(n, np.minimum(nodes, n), local[:, None])
     batch, possible = batch[:, None], possible[:, None]
     return np.concatenate((np.zeros((1, len(nodes))), np.where(possible, batch / seconds, 0.0)))
+
+
+def _on_one_part(
+    profile: ModelProfile, gpu_type: str, fraction: float, max_gpus: int, nodes: IntArray, batch_size: int | None
+) -> FloatArray:
+    """Return float64[max_gpus + 1, len(nodes)]: samples/s on a slice, or with a fraction of a GPU (`slices`).
+
+    Only one GPU has throughput: the envelopes give as much to more of them.
+    """
+    found = np.zeros((max_gpus + 1, len(nodes)))
+    parts = find_parts(gpu_type)
+    if parts.memory >= fraction if fraction < 1.0 else fits_memory(profile, gpu_type, 1):
+        whole = _known_throughputs(profile, parts.gpu_type, 1, tuple(nodes.tolist()), batch_size)[1]
+        found[1] = whole * part_factor(profile.name, parts.gpu_type, min(fraction, parts.compute))
+    return found
 
 
 @lru_cache(MOST_SURFACES)

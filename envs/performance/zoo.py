@@ -45,6 +45,7 @@ SOURCE_ALIASES: dict[str, dict[str, str]] = {
 """Names with a meaning that depends on the source: Rubick's BERT has 336 M parameters, ElasticFlow's 110 M."""
 
 DRAW = "~"  # between the name of a model and the number of a draw around its curves
+FRACTION = "@"  # between the name of a model and the fraction of a GPU that a job has asked for, before a draw
 
 CHECKPOINT_BYTES = {"sgd": 8, "adam": 12}
 """Bytes of a checkpoint per parameter: 4 for the weight, and 4 (momentum) or 8 (Adam) for the optimizer."""
@@ -162,17 +163,40 @@ def number_of_draw(name: str) -> int | None:
     return int(number)
 
 
+def name_of_fraction(model: str, fraction: float) -> str:
+    """Return the name of a model whose jobs ask for a fraction of one GPU; see `envs.performance.slices`."""
+    return f"{model}{FRACTION}{fraction:g}"
+
+
+def fraction_of(name: str) -> float:
+    """Return the fraction of a GPU that jobs of a model ask for; 1 for a name that states none.
+
+    Raises:
+        PerformanceError: it is no number above 0 and at most 1.
+    """
+    _, mark, text = without_draw(name).partition(FRACTION)
+    if not mark:
+        return 1.0
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = 0.0
+    if not 0.0 < fraction <= 1.0:
+        raise PerformanceError(f"model {name!r}: {text!r} is no fraction of a GPU; use a number such as 0.25")
+    return fraction
+
+
 def zoo_name(name: str, source: str = "") -> str:
     """Return the zoo's name for a model that a source calls `name`.
 
     Args:
-        name: a zoo name or an alias, also with the number of a draw.
+        name: a zoo name or an alias, also with a fraction of a GPU and the number of a draw.
         source: the trace or paper that uses the name, a key of `SOURCE_ALIASES`; other values have no effect.
 
     Raises:
         PerformanceError: the name is unknown.
     """
-    return _zoo_name(without_draw(name), source)
+    return _zoo_name(without_draw(name).partition(FRACTION)[0], source)
 
 
 @cache

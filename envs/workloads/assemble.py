@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from envs.performance import PerformanceModel
+from envs.performance import FRACTIONS, PerformanceModel, name_of_fraction
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, PerformanceError, TraceError
 from envs.workloads.mix import JobMix, ModelThroughputs, draw_models, known_as, mix_for
 from envs.workloads.readers.report import FILE_ATTRIBUTE
@@ -56,12 +56,16 @@ class Assembly:
         table = np.zeros(len(frame), JOB_COLUMNS)
         for column in ("submit_time", "duration", "num_gpus"):
             table[column] = frame[column].to_numpy()
-        table["model"], models, said = self._models(frame)
+        codes, models, said = self._models(frame)
+        fraction, part_note = self._fractions(frame)
+        table["model"], models = with_fractions(codes, models, fraction)
         table["work"] = frame["work"].to_numpy() if "work" in frame else self._work(frame, table["model"], models)
         table["min_gpus"], table["max_gpus"] = elastic_range(table["num_gpus"], self.elastic, self.cluster)
         own = [column for column in ("min_gpus", "max_gpus") if column in frame]
         for column in own:
             table[column] = frame[column].to_numpy()
+        for column in ("min_gpus", "max_gpus"):
+            table[column][fraction < 1] = 1
         if "max_gpus" in own:
             ceiling = np.maximum(table["num_gpus"], max(self.cluster.gpus_by_type.values()))
             table["max_gpus"] = np.minimum(table["max_gpus"], ceiling)
@@ -77,12 +81,27 @@ class Assembly:
             table,
             models,
             tenants,
-            notes=(*notes, said, ranges + range_note(self.elastic)),
+            notes=(*notes, said, *part_note, ranges + range_note(self.elastic)),
             names=texts_of(frame, "name"),
             plans=tuple(frame["plan"]) if "plan" in frame else (),
             users=texts_of(frame, "user"),
             ids=texts_of(frame, "id"),
         )
+
+    def _fractions(self, frame: "pd.DataFrame") -> tuple[FloatArray, tuple[str, ...]]:
+        """Return float64[num_jobs], the fraction of a GPU that each job asks for, and a note if any is below 1."""
+        asked = frame["gpu_fraction"].to_numpy(np.float64) if "gpu_fraction" in frame else np.ones(len(frame))
+        part = asked < 1
+        if not part.any():
+            return np.ones(len(frame)), ()
+        count = f"{int(part.sum()):,} jobs ask for a fraction of a GPU"
+        if not getattr(self.performance, "knows_fractions", False):
+            return np.ones(len(frame)), (
+                f"{count}, which counts as a whole one: the performance model knows no fractions",
+            )
+        steps = np.array([*FRACTIONS, 1.0])
+        fraction = steps[np.searchsorted(steps, asked - 1e-9)]
+        return fraction, (f"{count}: it counts as {', '.join(f'{step:g}' for step in FRACTIONS)} or a whole one",)
 
     def _models(self, frame: "pd.DataFrame") -> tuple[IntArray, tuple[str, ...], str]:
         if "model" in frame:
@@ -141,6 +160,29 @@ class Assembly:
             )
         work: FloatArray = frame["duration"].to_numpy(np.float64) * throughput
         return work
+
+
+def with_fractions(codes: IntArray, models: tuple[str, ...], fraction: FloatArray) -> tuple[IntArray, tuple[str, ...]]:
+    """Return the models of jobs that ask for fractions of a GPU, see `envs.performance.slices`.
+
+    Args:
+        codes: int64[num_jobs], places in `models`.
+        models: names.
+        fraction: float64[num_jobs]; models of jobs with 1 keep their names.
+
+    Returns:
+        int64[num_jobs] and the names: those of `models`, then those with fractions.
+    """
+    if (fraction == 1).all():
+        return codes, models
+    steps, which = np.unique(fraction, return_inverse=True)
+    pairs, found = np.unique(np.stack((which, codes)), axis=1, return_inverse=True)
+    names = [
+        models[code] if steps[step] == 1 else name_of_fraction(models[code], float(steps[step]))
+        for step, code in pairs.T.tolist()
+    ]
+    every = tuple(dict.fromkeys((*models, *names)))
+    return np.array([every.index(name) for name in names], np.int64)[found.reshape(-1)], every
 
 
 def texts_of(frame: "pd.DataFrame", column: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ PUBLISHED: dict[str, Callable[[], Scheduler]] = {
     "tiresias": Tiresias,
 }
 GPUS = {"swift": "A100", "plain": "V100", "small": "T4"}  # types in the default performance model
+SLICES = {"swift": "A100", "plain": "A100/2", "small": "A100/4"}
 
 
 def play_both(world: RandomWorld) -> tuple[RunResult, RunResult]:
@@ -146,11 +147,12 @@ def test_under_published_schedulers(name):
         compare_results(world, *play_both(world))
 
 
-def test_with_measured_throughputs():
-    """The default performance model, with Synergy's table of cores and memory."""
-    for seed in range(2000, 2006):
+@pytest.mark.parametrize(("gpus", "seeds"), [(GPUS, range(2000, 2006)), (SLICES, range(2006, 2009))])
+def test_with_measured_throughputs(gpus, seeds):
+    """The default performance model, with Synergy's table of cores and memory; whole GPUs and slices."""
+    for seed in seeds:
         world = random_world(seed)
-        nodes = tuple(replace(node, gpu_type=GPUS[node.gpu_type]) for node in world.setup.cluster.nodes)
+        nodes = tuple(replace(node, gpu_type=gpus[node.gpu_type]) for node in world.setup.cluster.nodes)
         jobs = world.workload.jobs.copy()
         jobs["work"] *= 10
         workload = replace(world.workload, jobs=jobs)

@@ -31,9 +31,11 @@ UNITS: dict[str, Sequence[str]] = {
 """Fields that have a unit, and the units; the first one is the default. Times also take a calendar layout."""
 
 FIELDS = (
-    *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "min_gpus", "max_gpus", "gpu_type"),
-    *("cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
+    *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "gpu_fraction", "min_gpus", "max_gpus"),
+    *("gpu_type", "cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
 )
+
+FRACTION_RULE = "must be above 0, and 1 for jobs of several GPUs"
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class CsvTrace:
     Required are `submit_time`, `num_gpus`, and `duration`, `start_time` with `end_time`, or `work`. Work in steps needs
     `batch_size`. Without `work`, it is the duration times the throughput on the row's GPU type. CPU cores and memory
     are checked and reported, and not used otherwise: the world divides those of a node by what each job's model can
-    use. `name` is what jobs of one kind share, such as a script; each job has an `id` of its own, which messages show.
-    A row with a field that cannot be read, or is out of range, is bad: it is left out, counted, and named in the
-    report.
+    use. `gpu_fraction` is what a job of one GPU asks of it, see `envs.performance.slices`. `name` is what jobs of one
+    kind share, such as a script; each job has an `id` of its own, which messages show. A row with a field that cannot
+    be read, or is out of range, is bad: it is left out, counted, and named in the report.
 
     Args:
         columns: field -> column of the file; null where the file has none.
@@ -181,6 +183,10 @@ class CsvTrace:
                 table.reject(
                     wrong, column, f"must be at {'most' if name == 'min_gpus' else 'least'} the row's num_gpus"
                 )
+        if self._has("gpu_fraction"):
+            column = self._column("gpu_fraction")
+            fraction = jobs["gpu_fraction"] = table.numbers(column, high=1.0)
+            table.reject((fraction <= 0) | ((fraction < 1) & (num_gpus > 1)), column, FRACTION_RULE)
         for name, scales in (("cpu_cores", CPU_UNITS), ("memory", MEMORY_UNITS)):
             if self._has(name):
                 jobs[name] = table.numbers(self._column(name), high=np.inf) * scales[self._unit(name)]

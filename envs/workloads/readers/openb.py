@@ -22,9 +22,9 @@ class OpenbTrace:
     """Pods on 6,200 GPUs, training and inference (Weng et al., ATC'23), by the published schema.
 
     A job is submitted when its pod is created, and runs from its scheduling to its deletion. Pods without GPUs and pods
-    that were never scheduled or are not deleted are skipped. A share of a GPU (`gpu_milli` under 1,000) counts as a
-    whole GPU, because jobs cannot request less here. Of a list of allowed GPU types the first known one turns the
-    duration into work; most pods have none, and `gpu_type` stands for them. Models are assigned afterwards.
+    that were never scheduled or are not deleted are skipped. A share of a GPU (`gpu_milli` under 1,000) is a fraction
+    of one (`envs.performance.slices`). Of a list of allowed GPU types the first known one turns the duration into work;
+    most pods have none, and `gpu_type` stands for them. Models are assigned afterwards.
     """
 
     gpu_type: str = "T4"
@@ -45,15 +45,17 @@ class OpenbTrace:
         table.reject(start < submit, "scheduled_time", "must not be before creation_time")
         table.reject(end < start, "deletion_time", "must not be before scheduled_time")
         table.skip_idle(end - start, num_gpus)
-        shared = int((table.sound & (share < 1000)).sum())
+        table.reject(share <= 0, "gpu_milli", "must be above 0 where GPUs are requested")
+        table.reject((share < 1000) & (num_gpus > 1), "gpu_milli", "must be 1000 for pods of several GPUs")
         columns = {
             "submit_time": submit,
             "duration": end - start,
             "num_gpus": num_gpus,
             "name": table.text("name"),
             "gpu_type": _first_known(table.text("gpu_spec"), self.gpu_type),
+            "gpu_fraction": share / 1000,
         }
-        return table.finish(columns, notes=(f"{shared:,} pods request a share of a GPU, which counts as a whole GPU",))
+        return table.finish(columns)
 
 
 def _first_known(specs: TextArray, default: str) -> TextArray:

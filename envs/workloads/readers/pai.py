@@ -30,11 +30,11 @@ class PaiTrace:
     """Training and inference jobs on 6,500 GPUs, July and August 2020 (Weng et al., NSDI'22), by the published schema.
 
     A job is submitted at its `start_time` and runs from the start of its first GPU task to the end of its last one. It
-    requests the GPUs of all its tasks' instances; a share of a GPU (`plan_gpu` under 100) counts as a whole GPU,
-    because jobs cannot request less here. Jobs without GPUs and jobs without recorded times are skipped. The GPU type
-    of the first GPU task turns the duration into work. Models are assigned afterwards. Users become tenants, too.
-    If the folder has pai_group_tag_table.csv, a job's name is its group there: jobs of one group have similar inputs,
-    such as scripts and parameters, and count as repeated.
+    requests the GPUs of all its tasks' instances; a share of a GPU (`plan_gpu` under 100) is a fraction of one if the
+    job has no other GPU (`envs.performance.slices`), and counts as a whole GPU else. Jobs without GPUs and jobs without
+    recorded times are skipped. The GPU type of the first GPU task turns the duration into work. Models are assigned
+    afterwards. Users become tenants, too. If the folder has pai_group_tag_table.csv, a job's name is its group there:
+    jobs of one group have similar inputs, such as scripts and parameters, and count as repeated.
     """
 
     gpu_type: str = "T4"  # where the trace names none
@@ -64,14 +64,18 @@ class PaiTrace:
             "user": table.text("user"),
             "id": job,
             "gpu_type": mine["gpu_type"].to_numpy(),
+            "gpu_fraction": np.where(num_gpus == 1, mine["fraction"].to_numpy(np.float64), 1.0),
         }
         if groups := _find(path, "pai_group_tag_table"):
             columns["name"] = _groups(groups, table.text("inst_id"), strict)
-        notes = (f"{shared:,} GPU tasks request a share of a GPU, which counts as a whole GPU", *task_notes)
+        notes = (
+            f"{shared:,} GPU tasks request a share of a GPU, which counts as a whole GPU unless a job has no other",
+            *task_notes,
+        )
         return table.finish(columns, notes=notes)
 
     def _tasks(self, path: Path, strict: bool) -> tuple[pd.DataFrame, int, tuple[str, ...]]:
-        """Return (start, end, gpus, gpu_type by job; number of tasks on a share of a GPU; notes on task rows)."""
+        """Return (start, end, gpus, gpu_type, fraction by job; number of tasks on a share of a GPU; notes on rows)."""
         table = read_csv("pai task", path, TASK_HEADER, header=TASK_HEADER, strict=strict)
         table.skip(np.isin(table.text("plan_gpu"), ["", "0", "0.0"]), "tasks without GPUs")
         table.skip(
@@ -89,11 +93,17 @@ class PaiTrace:
                 "end": end[sound],
                 "gpus": (np.ceil(share / 100) * instances)[sound],
                 "gpu_type": _types(table.text("gpu_type"), self.gpu_type)[sound],
+                "fraction": (share % 100 / 100)[sound],
             }
         )
         grouped = frame.groupby("job", sort=False).agg(
-            start=("start", "min"), end=("end", "max"), gpus=("gpus", "sum"), gpu_type=("gpu_type", "first")
+            start=("start", "min"),
+            end=("end", "max"),
+            gpus=("gpus", "sum"),
+            gpu_type=("gpu_type", "first"),
+            fraction=("fraction", "max"),
         )
+        grouped["fraction"] = grouped["fraction"].where(grouped["fraction"] > 0, 1.0)
         notes = [f"{count:,} {why}" for why, count in table.skipped.items()]
         notes += [f"{count:,} bad task rows ({why})" for why, count in table.bad.items()]
         return grouped, int((sound & (share % 100 > 0)).sum()), tuple(notes)

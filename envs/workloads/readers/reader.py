@@ -16,10 +16,10 @@ DATA_VARIABLE = "MURMURATION_DATA"  # names a folder with traces/<name>/...
 class TraceReader(Protocol):
     """A reader of one trace format into the standard columns.
 
-    The frame is sorted by submission and has `submit_time` (s from t = 0), `duration` (s), `num_gpus` and `row`
-    (of the file). It may have `model` (a name), `work` (samples), `tenant`, `user`, `name` (which jobs of one kind
-    share), `id` (of one job, for messages), `guaranteed`, `gpu_type`, `min_gpus`, `max_gpus` and `plan` (an
-    `ExecutionPlan` or None). Columns that a trace lacks are assigned later, with
+    The frame is sorted by submission and has `submit_time` (s from t = 0), `duration` (s), `num_gpus` and `row` (of the
+    file). It may have `model` (a name), `work` (samples), `tenant`, `user`, `name` (which jobs of one kind share), `id`
+    (of one job, for messages), `guaranteed`, `gpu_type`, `gpu_fraction` (of its one GPU that a job asks for),
+    `min_gpus`, `max_gpus` and `plan` (an `ExecutionPlan` or None). Columns that a trace lacks are assigned later, with
     a note in the results.
     """
 

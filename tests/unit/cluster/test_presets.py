@@ -6,7 +6,7 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from envs.performance.gpus import gpu_types
+from envs.performance.gpus import find_parts, gpu_types
 from envs.types import ClusterError, ClusterSpec
 
 PRESETS = sorted((Path(__file__).parents[3] / "conf" / "cluster").glob("*.yaml"))
@@ -23,7 +23,7 @@ def preset(name: str, *changes: str) -> ClusterSpec:
 def test_each_preset_builds_and_has_the_name_of_its_file(name):
     cluster = preset(name)
     assert cluster.name == name
-    assert set(cluster.gpu_types) <= set(gpu_types())
+    assert {find_parts(name).gpu_type for name in cluster.gpu_types} <= set(gpu_types())
     # Node resources are plain Python numbers, as NodeSpec promises, even if they come from YAML.
     assert all(type(node.cpu_cores) is float and type(node.num_gpus) is int for node in cluster.nodes)
 
@@ -50,6 +50,12 @@ def test_philly_like_is_a_fifth_of_philly():
     eights, twos = (int((cluster.node_gpus == size).sum()) for size in (8, 2))
     assert (eights, twos) == (round(231 / 5), round(321 / 5))
     assert cluster.num_gpus == 496
+
+
+def test_sliced_64_is_32_gpus_of_which_16_are_divided():
+    cluster = preset("sliced_64")
+    assert cluster.gpus_by_type == {"A100": 16, "A100/2": 16, "A100/4": 32}
+    assert sum(count / find_parts(name).number for name, count in cluster.gpus_by_type.items()) == 32
 
 
 def test_a800_64_is_rubicks_cluster():

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.cluster import build_cluster
-from envs.performance import IdealModel
-from envs.types import ExecutionPlan, TraceError
+from envs.performance import IdealModel, default_model, find_throughput
+from envs.types import Configuration, ExecutionPlan, TraceError
 from envs.workloads import JobMix
 from envs.workloads.assemble import Assembly, elastic_range
 
@@ -131,3 +131,23 @@ def test_the_request_is_within_the_range_and_the_range_within_the_cluster(sizes,
 def test_with_the_ideal_model_work_is_gpu_seconds():
     made = assembly(performance=IdealModel(models=("a",)), mix=JobMix(("a",))).workload(frame(num_gpus=[3, 5]), "w")
     assert made.jobs["work"].tolist() == [30.0, 50.0]
+
+
+def test_fractions_become_models_that_run_on_one_gpu():
+    jobs = frame(num_gpus=[1, 2, 1, 1], gpu_fraction=[0.22, 1.0, 0.5, 0.8], model=["resnet50", "resnet50", "lm", "lm"])
+    model = default_model()
+    found = assembly(performance=model, elastic=2.0).workload(jobs, "parts")
+    names = [found.models[code] for code in found.jobs["model"]]
+    assert names == ["resnet50@0.25", "resnet50", "lm@0.5", "lm"]
+    assert found.jobs["min_gpus"].tolist() == [1, 1, 1, 1]
+    assert found.jobs["max_gpus"].tolist() == [1, 4, 1, 2]
+    quarter = find_throughput(model, "resnet50@0.25", Configuration("V100", 1))
+    assert found.jobs["work"][0] == pytest.approx(10.0 * quarter)
+    assert "3 jobs ask for a fraction of a GPU: it counts as 0.25, 0.5, 0.75 or a whole one" in found.notes
+
+
+def test_a_performance_model_without_fractions_counts_whole_gpus():
+    jobs = frame(num_gpus=[1, 1], gpu_fraction=[0.5, 1.0], model=["a", "b"])
+    found = assembly().workload(jobs, "parts")
+    assert found.models == ("a", "b")
+    assert any("1 jobs ask for a fraction of a GPU, which counts as a whole one" in note for note in found.notes)

@@ -39,16 +39,26 @@ def test_a_trace_by_hand(folder):
     assert frame["submit_time"].tolist() == [0.0, 100.0]
     # j1: two half GPUs count as two whole ones, plus one; from the start of its first GPU task to the end of its last.
     assert frame["num_gpus"].tolist() == [2, 3]
+    assert frame["gpu_fraction"].tolist() == [1.0, 1.0]
     assert frame["duration"].tolist() == [500.0, 540.0]
     assert frame["gpu_type"].tolist() == ["K80", "V100"]
     assert frame["tenant"].tolist() == frame["user"].tolist() == ["bob", "alice"]
     assert "name" not in frame
     assert report.skipped == {"no recorded submission": 1, "no GPU task, or none with recorded times": 2}
     assert report.notes[:3] == (
-        "1 GPU tasks request a share of a GPU, which counts as a whole GPU",
+        "1 GPU tasks request a share of a GPU, which counts as a whole GPU unless a job has no other",
         "2 tasks without GPUs",
         "1 GPU tasks without recorded times",
     )
+
+
+def test_a_share_that_is_all_of_a_job_is_a_fraction(folder):
+    tasks = TASKS.replace(
+        "j2,tensorflow,1.0,Failed,910.0,1410.0,600.0,29.3,200.0", "j2,worker,1.0,Failed,910.0,1410.0,600.0,29.3,25.0"
+    )
+    frame, _ = PaiTrace().read(folder(tasks=tasks), strict=True)
+    assert frame["num_gpus"].tolist() == [1, 3]
+    assert frame["gpu_fraction"].tolist() == [0.25, 1.0]
 
 
 def test_a_missing_gpu_type_is_that_of_the_reader(folder):

@@ -68,7 +68,7 @@ def test_types_of_work_are_chosen_without_moving_the_origin(write):
         AcmeTrace(workload_types=["Pretraining"]).read(write(SEREN))
 
 
-def test_openb_counts_shares_and_takes_the_first_known_gpu_type(write):
+def test_openb_keeps_fractions_and_takes_the_first_known_gpu_type(write):
     frame, report = OpenbTrace().read(write(OPENB))
     assert frame["submit_time"].tolist() == [0.0, 100.0, 200.0, 201.0]
     assert frame["duration"].tolist() == [990.0, 2000.0, 100.0, 100.0]
@@ -76,7 +76,7 @@ def test_openb_counts_shares_and_takes_the_first_known_gpu_type(write):
     assert frame["gpu_type"].tolist() == ["T4", "T4", "V100", "P100"]
     assert report.skipped == {"no GPUs requested": 1, "pods that were never scheduled": 1}
     assert report.bad == {"num_gpu must be at most 8": 1}
-    assert "1 pods request a share of a GPU, which counts as a whole GPU" in report.notes
+    assert frame["gpu_fraction"].tolist() == [1.0, 0.22, 1.0, 1.0]
 
 
 def test_spot_jobs_have_workers_tenants_and_a_priority(write):

@@ -16,7 +16,7 @@ from envs.simulation import Setup, SimulationView, State, ThroughputTable
 from envs.simulation.beliefs import Beliefs, Seen, note_seen
 from envs.simulation.by_reference import by_reference
 from envs.simulation.clock import advance
-from envs.simulation.jit import kernel, part
+from envs.simulation.jit import RepeatedKernel, kernel, part
 from envs.simulation.kernels import END, LOG_FULL, settle
 from envs.simulation.shares import clear_job, set_share
 from envs.simulation.snapshot_kernels import copy_episode, use_own_throughputs
@@ -127,6 +127,7 @@ class HiddenEpisodes:
         self._sampled = np.zeros((batch_size, num_jobs))
         self._seen = np.zeros((setup.cluster.num_gpus, len(Seen._fields)), np.int64)
         self._count = np.zeros(1, np.int64)
+        self._reach, self._show = RepeatedKernel(reach_next_round), RepeatedKernel(show_round)
         self._allocate(rows)
 
     def _allocate(self, rows: int, max_gpus: int = 0) -> None:
@@ -188,11 +189,11 @@ class HiddenEpisodes:
         beliefs = self.beliefs[b]
         assert beliefs is not None, "the episode has not begun"
         notes = self._sampled[b], self._seen, self._count
-        outcome = reach_next_round(seen, self._world, b, True, *notes)
+        outcome = self._reach(seen, self._world, b, True, *notes)
         while outcome == LOG_FULL:
             self.state.grow_log()
             self._world = self._world._replace(events=self.state.events, log_shares=self.state.log_shares)
-            outcome = reach_next_round(seen, self._world, b, False, *notes)
+            outcome = self._reach(seen, self._world, b, False, *notes)
         if outcome == END:
             return outcome
         found = map(Seen._make, self._seen[: self._count[0]].tolist())
@@ -201,7 +202,7 @@ class HiddenEpisodes:
             first = self.seen.first(b)
             self.seen.write_rows(first + learnt, *beliefs.rows(learnt))
             self._write_doubt(first, beliefs, learnt)
-        show_round(self._world, seen, b, self._listed[b], self._sizes[b])
+        self._show(self._world, seen, b, self._listed[b], self._sizes[b])
         return outcome
 
     def view(self, b: int, plans: list[ExecutionPlan]) -> SimulationView:

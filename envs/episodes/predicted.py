@@ -4,7 +4,7 @@ import numpy as np
 
 from envs.simulation import Setup, ThroughputTable
 from envs.simulation.clock import advance
-from envs.simulation.jit import kernel
+from envs.simulation.jit import RepeatedKernel, kernel
 from envs.simulation.kernels import LOG_FULL, ROUND, settle
 from envs.simulation.predictions import (
     QUARTILES,
@@ -66,6 +66,7 @@ class PredictedEpisodes:
         self.left = np.zeros((batch_size, num_jobs, len(QUARTILES)))
         self._present, self._done = np.zeros(num_jobs, np.int64), np.zeros(num_jobs)
         self._count = np.zeros(1, np.int64)
+        self._reach, self._show = RepeatedKernel(reach_round_to_predict), RepeatedKernel(show_predictions)
 
     def load(self, b: int, workload: Workload, table: ThroughputTable) -> None:
         """Begin an episode."""
@@ -77,12 +78,12 @@ class PredictedEpisodes:
 
     def pass_time(self, b: int, batch: World) -> int:
         """End a round, advance to the next one, and show what is predicted there; return the result code."""
-        outcome = reach_round_to_predict(batch, b, self._present, self._done, self._count)
+        outcome = self._reach(batch, b, self._present, self._done, self._count)
         if outcome == ROUND:
             present, done = self._present[: self._count[0]], self._done[: self._count[0]]
             predictions = self._of(b)
             predictions.look(int(batch.episode[b, 0].next_job), present, done)
-            show_predictions(batch, b, present, predictions.work)
+            self._show(batch, b, present, predictions.work)
             if self.quartiles:
                 self.left[b, present] = quantiles_left(remaining_outcomes(predictions.work[present], done))
         return int(outcome)

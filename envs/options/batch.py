@@ -14,6 +14,7 @@ from envs.options.rules import OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.tuning import tunings_under
 from envs.simulation import Setup
+from envs.simulation.jit import RepeatedKernel
 from envs.simulation.kernels import END, LOG_FULL, ROUND
 from envs.simulation.state import Status
 from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
@@ -91,6 +92,7 @@ class OptionBatch(EpisodeBatch):
                 "env.rules.share is true where jobs may not share GPUs; set it to false, or scenario.sharing=pairs"
             )
         self.num_candidates = self.rules.candidates(self.cluster)
+        self._open = RepeatedKernel(kernels.open_round)
         capacity = most_options(self.rules, setup.cluster)
         self.arrays = allocate_options(self.state, self.world, self.rules, setup, self.table, capacity)
         if self.hidden or self.predicted:
@@ -143,7 +145,7 @@ class OptionBatch(EpisodeBatch):
         while self._outcomes[b] == ROUND_OVER:
             if self._pass_time(b) == END:
                 self._outcomes[b] = END
-            elif kernels.open_round(self.arrays, b):
+            elif self._open(self.arrays, b):
                 self._outcomes[b] = ROUND
 
     def _pass_time(self, b: int) -> int:

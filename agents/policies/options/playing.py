@@ -13,7 +13,7 @@ from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import ROUND_OVER, advance_to_decision, prepare, take
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.jit import RepeatedKernel, kernel, leaf
 from envs.simulation.kernels import END, LOG_FULL, ROUND
 from envs.types import FloatArray, IntArray
 from envs.workloads import Workload
@@ -132,6 +132,7 @@ class Player:
     def __init__(self, batch: OptionBatch) -> None:
         self.batch = batch
         self.tape = Tape(batch.cluster.num_nodes, batch.spec)
+        self._play_episode = RepeatedKernel(play_episode)
 
     def play(
         self,
@@ -186,7 +187,9 @@ class Player:
         batch = self.batch
         draws = rng.random((512, 2)) if temperature > 0 else np.zeros((0, 2))
         while batch.outcomes[b] != END:
-            code = play_episode(batch.arrays, scorer, b, draws, temperature, limit, self.tape.arrays, batch.outcomes)
+            code = self._play_episode(
+                batch.arrays, scorer, b, draws, temperature, limit, self.tape.arrays, batch.outcomes
+            )
             if code == TAPE_FULL:
                 limit = self.tape.make_room(most, limit)
             elif code == DRAWS_USED:

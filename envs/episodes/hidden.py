@@ -53,7 +53,7 @@ def reach_next_round(
         b: the episode.
         carrying: whether the true state takes over what was decided; not after LOG_FULL.
         sampled, found: see `note_seen`.
-        count: int64[1], overwritten by the number of rows of `found`.
+        count: int64[2], overwritten by the number of rows of `found` and that of submitted jobs.
 
     Returns:
         The result code; LOG_FULL asks for a longer log and for another call.
@@ -64,7 +64,7 @@ def reach_next_round(
     if settle(world) < 0:
         return LOG_FULL
     outcome = advance(world)
-    count[0] = note_seen(world, sampled, found)
+    count[0], count[1] = note_seen(world, sampled, found), world.episode[0].next_job
     return int(outcome)
 
 
@@ -126,7 +126,7 @@ class HiddenEpisodes:
         self._sizes = np.zeros((batch_size, 3), np.int64)
         self._sampled = np.zeros((batch_size, num_jobs))
         self._seen = np.zeros((setup.cluster.num_gpus, len(Seen._fields)), np.int64)
-        self._count = np.zeros(1, np.int64)
+        self._count = np.zeros(2, np.int64)
         self._reach, self._show = RepeatedKernel(reach_next_round), RepeatedKernel(show_round)
         self._allocate(rows)
 
@@ -196,8 +196,8 @@ class HiddenEpisodes:
             outcome = self._reach(seen, self._world, b, False, *notes)
         if outcome == END:
             return outcome
-        found = map(Seen._make, self._seen[: self._count[0]].tolist())
-        learnt = beliefs.look(int(self.state.episode[b, 0].next_job), found)
+        count, submitted = self._count.tolist()
+        learnt = beliefs.look(submitted, map(Seen._make, self._seen[:count].tolist()))
         if learnt.size:
             first = self.seen.first(b)
             self.seen.write_rows(first + learnt, *beliefs.rows(learnt))

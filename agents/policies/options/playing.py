@@ -63,6 +63,7 @@ def play_episode(
     limit: float,
     tape: TapeArrays,
     outcomes: IntArray,
+    listed: bool,
 ) -> int:
     """Play one episode to its end, or until something needs more room.
 
@@ -75,6 +76,7 @@ def play_episode(
         limit: decisions whose second draw is below it are recorded.
         tape: nothing is noted at temperature 0.
         outcomes: int64[B], the result codes of the environment, overwritten.
+        listed: whether the options of the present decision are in the workspace.
 
     Returns:
         FINISHED (the episode has ended, or the environment must `resume` it), TAPE_FULL or DRAWS_USED.
@@ -83,7 +85,8 @@ def play_episode(
     v = s.variant[b]
     if outcomes[b] != ROUND:
         return FINISHED
-    prepare(a)
+    if not listed:
+        prepare(a)
     forget_kept_rows(a)
     while True:
         option = 0
@@ -186,10 +189,12 @@ class Player:
         """Play an episode; return the limit of draws from which on decisions need no longer be recorded."""
         batch = self.batch
         draws = rng.random((512, 2)) if temperature > 0 else np.zeros((0, 2))
+        listed = False  # another episode may have been played last
         while batch.outcomes[b] != END:
             code = self._play_episode(
-                batch.arrays, scorer, b, draws, temperature, limit, self.tape.arrays, batch.outcomes
+                batch.arrays, scorer, b, draws, temperature, limit, self.tape.arrays, batch.outcomes, listed
             )
+            listed = True
             if code == TAPE_FULL:
                 limit = self.tape.make_room(most, limit)
             elif code == DRAWS_USED:

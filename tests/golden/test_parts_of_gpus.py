@@ -13,13 +13,13 @@ from tests.golden.playground import times
 HALF = "resnet50@0.5"
 
 
-def speed(model, gpu_type="V100"):
+def throughput_of(model, gpu_type="V100"):
     return find_throughput(default_model(), model, Configuration(gpu_type, 1))
 
 
 def play(scheduler, gpu_type, num_gpus, *models, sharing="off"):
     """Jobs that take 100 s each at what half a V100 does with resnet50, all submitted at 0 to one node."""
-    work = 100.0 * speed(HALF)
+    work = 100.0 * throughput_of(HALF)
     specs = [JobSpec(i, 0.0, 1, work, model) for i, model in enumerate(models)]
     scenario = Scenario(sharing=sharing, restart_delay=0.0)
     setup = Setup(ClusterSpec((NodeSpec(gpu_type, num_gpus),), "one"), default_model(), scenario)

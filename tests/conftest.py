@@ -21,6 +21,10 @@ from hydra._internal.hydra import Hydra
 from hydra.types import RunMode
 from hypothesis import HealthCheck, settings
 
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would every run that they interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 # Of two workers, one begins with the kernels of the engine and of Starling. The other one needs no kernels at first,
 # then finds those of the engine in the cache and compiles those of the environments: nothing is compiled twice.

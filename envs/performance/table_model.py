@@ -91,15 +91,16 @@ class TableModel:
 
         Preparing a sample takes the same CPU time for every GPU type, so the cores that keep a GPU busy are
         proportional to its samples per second: the result is throughput on `gpu_type` / throughput on
-        `SENSITIVITY_GPU` (V100), on the fewest GPUs on which the model runs on both; 1 if there are none.
+        `SENSITIVITY_GPU` (V100), on the fewest GPUs on which the model runs on both; 1 if there are none. A part of a
+        GPU needs as much less as its throughput is lower.
         """
         key = (model, gpu_type)
         if key not in self._scales:
             self._scales[key] = 1.0
             for gpus in (1, 2, 4, 8, 16, 32, 64):
                 here, there = (
-                    self.throughput(model, Configuration(name, gpus, -(-gpus // self.gpus_per_node)))
-                    for name in (gpu_type, SENSITIVITY_GPU)
+                    self.throughput(asked, Configuration(name, gpus, -(-gpus // self.gpus_per_node)))
+                    for asked, name in ((model, gpu_type), (zoo_name(model), SENSITIVITY_GPU))
                 )
                 if here > 0 and there > 0:
                     self._scales[key] = here / there

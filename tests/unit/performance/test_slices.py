@@ -121,6 +121,12 @@ def test_a_draw_of_a_fraction_is_drawn_as_the_model_is():
         )
 
 
+def test_a_part_needs_as_much_less_of_the_cores_as_it_does():
+    model, half = default_model(), part_factor("resnet50", "V100", 0.5)
+    assert model.cpu_scale("resnet50", "V100") == 1.0
+    assert model.cpu_scale("resnet50@0.5", "V100") == model.cpu_scale("resnet50", "V100/2") == pytest.approx(half)
+
+
 def test_fractions_are_steps_in_order():
     assert list(FRACTIONS) == sorted(FRACTIONS)
     assert all(0.0 < fraction < 1.0 for fraction in FRACTIONS)

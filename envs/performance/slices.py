@@ -24,7 +24,7 @@ from functools import cache
 from envs.performance.colocation import equal_jobs_factor
 
 FRACTIONS = (0.25, 0.5, 0.75)
-"""What jobs can ask for; a request counts as the next larger one."""
+"""The fractions of a GPU that jobs can ask for; any other request is rounded up."""
 
 
 @cache

@@ -20,35 +20,41 @@ from envs.evaluation.statistics import Estimate
 from envs.types import FloatArray
 
 Stratum = Sequence[FloatArray]  # scores of each scheduler on one task, float64[num_seeds of it, num_workloads]
-Statistic = Callable[[Sequence[Stratum]], float]
+Statistic = Callable[[Sequence[Stratum]], FloatArray]  # of scores with resamples as first axis, for each resample
 NUM_RESAMPLES = 2000
 NUM_THRESHOLDS = 60  # points of a performance profile
 
 
 def interquartile_mean(scores: npt.ArrayLike) -> float:
-    """Return the mean of the middle half of all scores, as `scipy.stats.trim_mean` cuts them; NaN without scores.
-
-    A bootstrap calls it thousands of times, and it is thirty times as fast as SciPy's.
-    """
-    values = np.asarray(scores, np.float64).ravel()
-    cut = values.size // 4
-    last = values.size - cut
-    return float(np.partition(values, (cut, last - 1))[cut:last].mean()) if values.size else np.nan
+    """Return the mean of the middle half of all scores, as `scipy.stats.trim_mean` cuts them; NaN without scores."""
+    return float(interquartile_means(np.asarray(scores, np.float64).ravel()))
 
 
-def improvement_probability(scores: FloatArray, other: FloatArray) -> float:
+def interquartile_means(scores: FloatArray) -> FloatArray:
+    """Return the interquartile means over the last axis: float64[...] for float64[..., num_scores]."""
+    size = scores.shape[-1]
+    cut, last = size // 4, size - size // 4
+    if not size:
+        return np.full(scores.shape[:-1], np.nan)
+    return np.asarray(np.partition(scores, (cut, last - 1), axis=-1)[..., cut:last].mean(axis=-1))
+
+
+def improvement_probability(scores: FloatArray, other: FloatArray) -> FloatArray:
     """Return the probability that a seed of one scheduler is better than a seed of another on the same workload.
 
     It is the mean over workloads of the Mann-Whitney statistic U / (seeds x other seeds): a tie counts one half.
 
     Args:
-        scores: float64[num_seeds, num_workloads].
-        other: float64[num_other_seeds, num_workloads].
+        scores: float64[..., num_seeds, num_workloads].
+        other: float64[..., num_other_seeds, num_workloads].
+
+    Returns:
+        float64[...]; NaN without workloads.
     """
-    if not scores.shape[1]:
-        return np.nan
-    own, others = scores[:, None, :], other[None, :, :]
-    return float(np.mean((own < others) + 0.5 * (own == others)))
+    if not scores.shape[-1]:
+        return np.full(scores.shape[:-2], np.nan)
+    own, others = scores[..., :, None, :], other[..., None, :, :]
+    return np.asarray(np.mean((own < others) + 0.5 * (own == others), axis=(-3, -2, -1)))
 
 
 def performance_profile(scores: FloatArray, thresholds: FloatArray) -> FloatArray:
@@ -68,26 +74,31 @@ def stratified_bootstrap(
 
     Args:
         strata: for each task, the scores of each scheduler; all schedulers have the same workloads.
-        statistic: is called with strata of this form.
+        statistic: is called with strata whose scores have one more axis, the first: the resamples. It returns one
+            figure for each.
         rng: random generator of the resamples.
         resamples: number of resamples.
         level: confidence level.
     """
-    replicates = [statistic([resample(stratum, rng) for stratum in strata]) for _ in range(resamples)]
+    replicates = statistic([resample(stratum, rng, resamples) for stratum in strata])
     tail = (1 - level) / 2
-    known = np.array(replicates)[~np.isnan(replicates)]
+    known = replicates[~np.isnan(replicates)]
     low, high = np.quantile(known, [tail, 1 - tail]) if len(known) else (np.nan, np.nan)
-    return Estimate(statistic(strata), float(low), float(high))
+    (value,) = statistic([[scores[None] for scores in stratum] for stratum in strata])
+    return Estimate(float(value), float(low), float(high))
 
 
-def resample(stratum: Stratum, rng: np.random.Generator) -> list[FloatArray]:
+def resample(stratum: Stratum, rng: np.random.Generator, count: int) -> list[FloatArray]:
     """Draw workloads with replacement, the same for all schedulers, and the seeds of each scheduler likewise.
 
     With one workload (rliable's case, in which a task is one number for each run) only seeds are drawn.
+
+    Returns:
+        For each scheduler float64[count, num_seeds of it, num_workloads].
     """
     num_workloads = stratum[0].shape[1]
-    workloads = rng.integers(0, num_workloads, num_workloads)
-    return [scores[rng.integers(0, len(scores), len(scores))][:, workloads] for scores in stratum]
+    workloads = rng.integers(0, num_workloads, (count, 1, num_workloads))
+    return [scores[rng.integers(0, len(scores), (count, len(scores), 1)), workloads] for scores in stratum]
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ def aggregate_comparison(
         iqm, better = (
             stratified_bootstrap(strata, each, rng, comparison.resamples, comparison.level)
             for each in (
-                lambda drawn: interquartile_mean(drawn[0][0]),
+                lambda drawn: interquartile_means(drawn[0][0].reshape(len(drawn[0][0]), -1)),
                 lambda drawn: improvement_probability(drawn[0][0], drawn[0][1]),
             )
         )

@@ -54,10 +54,11 @@ def write_frame(path: Path, frame: "pd.DataFrame") -> None:
 def write_figure(path: Path, figure: "Figure", dpi: int) -> None:
     """Write a plot as a PNG file, as a whole; see `whole_file`.
 
-    `savefig` lays out and draws a figure once more, to measure it first.
+    `savefig` lays out and draws a figure once more, to measure it first. Compressing the file less takes a fifth less
+    time in all, and a third more space.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure.set_dpi(dpi)
     with whole_file(path) as part:
-        FigureCanvasAgg(figure).print_png(part)  # type: ignore[no-untyped-call]
+        FigureCanvasAgg(figure).print_png(part, pil_kwargs={"compress_level": 1})  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from envs.evaluation.aggregate import (
     aggregate_comparison,
     improvement_probability,
     interquartile_mean,
+    interquartile_means,
     performance_profile,
     profile_thresholds,
     resample,
@@ -57,12 +58,23 @@ def test_a_performance_profile_worked_by_hand():
 
 
 @settings(max_examples=20)
-@given(MATRICES, st.integers(0, 99))
-def test_a_resample_draws_the_same_workloads_for_all(scores, seed):
+@given(st.integers(0, 99))
+def test_a_resample_draws_the_same_workloads_for_all(seed):
     labels = np.arange(12.0).reshape(3, 4)
-    one, other = resample([labels, np.broadcast_to(np.arange(4.0), (1, 4))], np.random.default_rng(seed))
-    assert np.array_equal(one % 4, np.repeat(other, 3, axis=0))
-    assert np.ptp(one // 4, axis=1).tolist() == [0, 0, 0]
+    ones, others = resample([labels, np.broadcast_to(np.arange(4.0), (1, 4))], np.random.default_rng(seed), 5)
+    assert ones.shape == (5, 3, 4)
+    assert len(np.unique(others, axis=0)) > 1
+    for one, other in zip(ones, others, strict=True):
+        assert np.array_equal(one % 4, np.repeat(other, 3, axis=0))
+        assert np.ptp(one // 4, axis=1).tolist() == [0, 0, 0]
+
+
+@given(MATRICES, MATRICES)
+def test_statistics_of_many_resamples_are_those_of_each(scores, other):
+    drawn, against = np.stack([scores, other]), np.stack([other, scores])
+    assert interquartile_means(drawn.reshape(2, -1)).tolist() == [interquartile_mean(each) for each in drawn]
+    expected = [improvement_probability(scores, other), improvement_probability(other, scores)]
+    assert improvement_probability(drawn, against).tolist() == expected
 
 
 def test_with_one_workload_per_stratum_the_bootstrap_is_scipys():
@@ -71,7 +83,7 @@ def test_with_one_workload_per_stratum_the_bootstrap_is_scipys():
     tasks = [rng.normal(task, 1.0, (20, 1)) for task in range(4)]
 
     def iqm(strata):
-        return interquartile_mean(np.concatenate([stratum[0] for stratum in strata]))
+        return interquartile_means(np.concatenate([stratum[0][..., 0] for stratum in strata], axis=-1))
 
     ours = stratified_bootstrap([[task] for task in tasks], iqm, np.random.default_rng(1), 1500)
     theirs = scipy.stats.bootstrap(
@@ -92,7 +104,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     covered = 0
     for _ in range(60):
         scores = 1.0 + rng.normal(0, 0.2, 40) + rng.normal(0, 0.05, (5, 1)) + rng.normal(0, 0.1, (5, 40))
-        found = stratified_bootstrap([[scores]], lambda strata: float(strata[0][0].mean()), rng, 200)
+        found = stratified_bootstrap([[scores]], lambda strata: strata[0][0].mean(axis=(1, 2)), rng, 200)
         covered += found.low <= 1.0 <= found.high
     assert 53 <= covered <= 60
 

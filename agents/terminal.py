@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from envs.evaluation.compiling import CompilingColumn
 from envs.evaluation.table import wide_console
 
 FIGURE_FORMATS = {
@@ -23,7 +24,8 @@ class ProgressListener:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or wide_console()
         columns = (TextColumn("{task.description:10s}"), BarColumn(bar_width=24), TextColumn("{task.fields[figures]}"))
-        self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
+        times = (TimeElapsedColumn(), TimeRemainingColumn(), CompilingColumn())
+        self._bar = Progress(*columns, *times, console=self.console)
         self._task: TaskID | None = None
         self._name = ""
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from envs.evaluation.aggregate import aggregate_comparison
 from envs.evaluation.compare import check_comparable, compare_schedulers
 from envs.evaluation.comparison import Comparison
+from envs.evaluation.compiling import CompilingColumn
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.files import write_figure, write_frame, write_whole
 from envs.evaluation.gantt import gantt
@@ -59,7 +60,13 @@ def run_comparison(
     if about and "task" in about:
         console.print(f"task {about['task']['label']}", highlight=False)
     print_workloads(workloads, setup, console)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        CompilingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=len(schedulers) * len(workloads))
         names = list(schedulers)

@@ -25,7 +25,7 @@ from envs.simulation.numba_import import import_registries  # before numba
 import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
-from numba.core.event import Listener, register, unregister
+from numba.core.event import Listener, register
 from numba.extending import intrinsic
 
 from envs.simulation.linked_code import linked_only
@@ -296,11 +296,13 @@ def working_seconds() -> float:
 class _FirstCompilation(Listener):
     def __init__(self) -> None:
         self.tell: Callable[[], None] = lambda: None
+        self._told = False
 
     def on_start(self, event: Any) -> None:
-        """Call `tell`: a kernel is being compiled that is not in the cache."""
-        unregister("numba:compile", self)  # type: ignore[no-untyped-call]
-        self.tell()
+        """Call `tell`, once: a kernel is being compiled that is not in the cache."""
+        if not self._told:
+            self._told = True  # a listener that unregisters itself here would hide the event from the next one
+            self.tell()
 
     def on_end(self, event: Any) -> None:
         """Do nothing."""

@@ -6,6 +6,7 @@ from functools import partial
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from envs.evaluation.compiling import CompilingColumn
 from envs.evaluation.spread import one_after_another
 from envs.evaluation.table import wide_console
 from envs.evaluation.tuning import (
@@ -69,7 +70,8 @@ def show_search(run: TuningRun, num_parameters: int) -> Iterator[tuple[Improveme
     """
     candidates = 1 << (max(5, run.population * num_parameters) - 1).bit_length()  # a Sobol sequence: a power of two
     columns = (TextColumn("{task.completed}/{task.total} candidates"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=wide_console(), transient=True) as bar:
+    times = (TimeRemainingColumn(), CompilingColumn())
+    with Progress(*columns, *times, console=wide_console(), transient=True) as bar:
         search = bar.add_task("search", total=(run.generations + 1) * candidates)
 
         def print_improvement(evaluations: int, score: float, values: Mapping[str, float]) -> None:

@@ -1,0 +1,51 @@
+"""The column that says what is being compiled."""
+
+import io
+import re
+
+import numba
+import pytest
+from numba.core.event import end_event, start_event
+from rich.console import Console
+from rich.progress import Progress
+
+from envs.evaluation.compiling import CompilingColumn
+
+
+def shown(bar):
+    """The text of a bar that has one task."""
+    console = Console(file=io.StringIO(), width=80)
+    console.print(bar.make_tasks_table(bar.tasks))
+    return console.file.getvalue().strip()
+
+
+def test_a_column_counts_functions_while_they_are_compiled():
+    bar = Progress(CompilingColumn(), auto_refresh=False)
+    bar.add_task("play")
+    assert not shown(bar)
+    start_event("numba:compile")
+    before = counted(bar)
+    start_event("numba:compile")
+    assert counted(bar) == before
+    end_event("numba:compile")
+    assert counted(bar) == before + 1
+    end_event("numba:compile")
+    assert not shown(bar)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_functions_that_numba_compiles_are_counted():
+    bar = Progress(CompilingColumn(), auto_refresh=False)
+    bar.add_task("play")
+    numbers = []
+    for _ in range(2):
+        start_event("numba:compile")
+        numbers.append(counted(bar))
+        end_event("numba:compile")
+        numba.njit(lambda a: a + 1)(1)
+    assert numbers[1] >= numbers[0] + 2  # one of ours, and the lambda
+
+
+def counted(bar):
+    """The number in the column's text."""
+    return int(re.fullmatch(r"compiling: (\d+) functions", shown(bar))[1])

@@ -3,9 +3,10 @@
 Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice" (NeurIPS'21), whose library
 rliable is archived. The tests compare these functions with SciPy's.
 
-Scores are float64[num_seeds, num_workloads], such as mean JCT relative to a reference; less is better. A scheduler that
-does not learn has one row. Intervals are percentiles of a stratified bootstrap: within each stratum (task) it draws
-workloads with replacement, the same ones for all schedulers, and the training seeds of each scheduler with replacement.
+Scores are float64[num_seeds, num_workloads]: mean JCT relative to a reference, or makespan if the task minimises it;
+less is better. A scheduler that does not learn has one row. Intervals are percentiles of a stratified bootstrap: within
+each stratum (task) it draws workloads with replacement, the same ones for all schedulers, and the training seeds of
+each scheduler with replacement.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +110,7 @@ class Aggregate:
         name: the scheduler, or what its seeds have in common.
         num_seeds: number of training seeds; 1 for schedulers that do not learn.
         num_workloads: number of workloads that all of its seeds and the reference ran.
-        iqm: interquartile mean of mean JCT / mean JCT of the reference.
+        iqm: interquartile mean of the scores.
         improvement: probability of improvement over the reference.
         scores: float64[num_seeds, num_workloads].
     """
@@ -149,10 +150,10 @@ def aggregate_comparison(
     reference = reference or comparison.reference
     seeds = {name for members in (groups or {}).values() for name in members}
     alone = {name: [name] for name in comparison.schedulers if name not in seeds}
-    base = _mean_jcts(comparison, reference)
+    base = _minimised(comparison, reference)
     found = []
     for name, members in {**(groups or {}), **alone}.items():
-        scores = np.stack([_mean_jcts(comparison, member) for member in members]) / base
+        scores = np.stack([_minimised(comparison, member) for member in members]) / base
         scores = scores[:, ~np.isnan(scores).any(axis=0)]
         if not scores.shape[1]:
             continue
@@ -176,9 +177,9 @@ def profile_thresholds(aggregates: Sequence[Aggregate]) -> FloatArray:
     return np.geomspace(scores.min() * 0.95, scores.max() * 1.05, NUM_THRESHOLDS) if len(scores) else np.ones(1)
 
 
-def _mean_jcts(comparison: Comparison, scheduler: str) -> FloatArray:
-    """float64[num_workloads]: mean JCT over the compared jobs; NaN where the scheduler did not run."""
+def _minimised(comparison: Comparison, scheduler: str) -> FloatArray:
+    """float64[num_workloads]: what the task minimises, over the compared jobs; NaN where the scheduler did not run."""
     found = np.full(comparison.num_workloads, np.nan)
     summaries = comparison.summaries[scheduler]
-    found[: len(summaries)] = [summary.mean_jct for summary in summaries]
+    found[: len(summaries)] = [getattr(summary, comparison.metric) for summary in summaries]
     return found

@@ -92,7 +92,7 @@ class Comparison:
         """Return the schedulers with their `metric` in hours and its ratio, the best first: short, for notebooks."""
         found = {name: (self.estimate(self.metric, name), self.ratio(self.metric, name)) for name in self.order}
         rows = [f"  {name}: {mean.value / HOUR:.2f} h, {ratio.value:.3f}" for name, (mean, ratio) in found.items()]
-        return "\n".join([f"{MINIMISED[self.metric]}, ratio to {self.reference}:", *rows])
+        return "\n".join([f"{self.metric_name}, ratio to {self.reference}:", *rows])
 
     @property
     def schedulers(self) -> list[str]:
@@ -113,6 +113,11 @@ class Comparison:
     def metric(self) -> str:
         """The metric to minimise: makespan if the task's objective counts nothing else, otherwise mean JCT."""
         return "makespan" if (self.settings.get("task") or {}).get("objective") == "makespan" else "mean_jct"
+
+    @property
+    def metric_name(self) -> str:
+        """The metric to minimise in words."""
+        return MINIMISED[self.metric]
 
     @property
     def order(self) -> list[str]:
@@ -210,7 +215,7 @@ class Comparison:
             ratios = [self.ratio(self.metric, name, to=to) for name in self.schedulers if name != to]
             if not math.isnan(width := median_half_width(ratios)):
                 told.insert(0, f"+-{width:.1%} relative to {to}{role}")
-        said = f"Intervals of {MINIMISED[self.metric]} are {' and '.join(told)} (medians over schedulers)."
+        said = f"Intervals of {self.metric_name} are {' and '.join(told)} (medians over schedulers)."
         return said if told else ""
 
     @property

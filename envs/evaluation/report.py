@@ -103,7 +103,7 @@ def print_workloads(workloads: Sequence[Workload], setup: Setup, console: Consol
     shown = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
     console.print(f"{shown}: {len(workloads)} x {jobs} jobs on {cluster.name} ({gpus})", highlight=False)
     loads = [workload.offered_load(cluster, performance) for workload in workloads]
-    by_type = [f"{name} {format_range([load[name] for load in loads], '{:.2f}')}" for name in loads[0]]
+    by_type = [describe_loads(name, [load[name] for load in loads]) for name in loads[0]]
     efficient = format_range([workload.efficient_load(cluster, performance) for workload in workloads], "{:.2f}")
     said = f"{', '.join(by_type)}; at efficient sizes {efficient}"
     if all(workload.jobs["submit_time"].max() == 0 for workload in workloads):
@@ -118,6 +118,13 @@ def print_workloads(workloads: Sequence[Workload], setup: Setup, console: Consol
     notes = dict.fromkeys(note for workload in workloads for note in workload.notes)
     for note in [*notes, *efficiency_notes(models, setup.scenario.statistical_efficiency)]:
         console.print(f"note: {note}", style="dim", highlight=False)
+
+
+def describe_loads(name: str, loads: Sequence[float]) -> str:
+    """Format the loads of a GPU type, or of "all", in several workloads."""
+    if name != "all" and max(loads) == float("inf"):
+        return f"{name} cannot run all jobs"
+    return f"{name} {format_range(loads, '{:.2f}')}"
 
 
 def merge_pairs(pairs: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from envs.evaluation.comparison import MINIMISED, Comparison
+from envs.evaluation.comparison import Comparison
 from envs.evaluation.statistics import Estimate
 from envs.types import Seconds
 
@@ -79,6 +79,7 @@ def all_columns(comparison: Comparison) -> list[Column]:
     metric = comparison.metric
     mean = [comparison.estimate(metric, name) for name in names]
     unit, word = unit_for(max((estimate.value for estimate in mean if estimate.value == estimate.value), default=0.0))
+    intervals = [with_interval(each, unit) for each in mean]
     ratio = [comparison.ratio(metric, name) for name in names]
     limits = 14 if all(row["limited_by_gpus"] == 1.0 for row in rows) else 4  # last where GPUs alone limit jobs
 
@@ -95,9 +96,7 @@ def all_columns(comparison: Comparison) -> list[Column]:
 
     return [
         Column("scheduler", 0, [*names, *failed, *(str(bound["scheduler"]) for bound in bounds)]),
-        Column(
-            f"{MINIMISED[metric]} ({word})", 0, [with_interval(each, unit) for each in mean] + below(metric, in_unit)
-        ),
+        Column(f"{comparison.metric_name} ({word})", 0, [*intervals, *below(metric, in_unit)]),
         column("n", 0 if comparison.partial else 15, "num_workloads", count),
         column("unfinished", 0, "num_unfinished", count),
         Column(

@@ -1,4 +1,4 @@
-"""Plot of mean JCT against the CPU time of a decision, with labels that do not overlap."""
+"""Plot of what a comparison minimises against the CPU time of a decision, with labels that do not overlap."""
 
 import itertools
 import math
@@ -23,7 +23,9 @@ DIRECTIONS = [(math.cos(angle), math.sin(angle)) for angle in np.arange(16) * ma
 
 
 def jct_and_cpu_time(comparison: Comparison) -> Figure:
-    """Plot mean JCT, relative to the lower bound if there is one, against CPU time per decision of every scheduler.
+    """Plot mean JCT, or makespan if a task minimises it, against CPU time per decision of every scheduler.
+
+    It is relative to the lower bound if there is one.
 
     Schedulers without a figure are left out.
     """
@@ -31,7 +33,7 @@ def jct_and_cpu_time(comparison: Comparison) -> Figure:
     FigureCanvasAgg(figure)  # measures the sizes of labels
     axes = figure.subplots()
     ratios = {name: comparison.bound_ratio(name) for name in comparison.schedulers}
-    means = {name: comparison.estimate("mean_jct", name).value / 3600 for name in comparison.schedulers}
+    means = {name: comparison.estimate(comparison.metric, name).value / 3600 for name in comparison.schedulers}
     bounded = any(not math.isnan(ratio) for ratio in ratios.values())
     heights = {name: height for name, height in (ratios if bounded else means).items() if not math.isnan(height)}
     costs = {name: comparison.decision_ms(name) for name in heights}
@@ -40,7 +42,7 @@ def jct_and_cpu_time(comparison: Comparison) -> Figure:
     axes.set_xscale("log")
     axes.scatter(places[:, 0], places[:, 1], s=22, color=COLOURS[0], zorder=3)
     axes.set_xlabel("CPU time per decision (ms)")
-    axes.set_ylabel("mean JCT / lower bound" if bounded else "mean JCT (h)")
+    axes.set_ylabel(f"{comparison.metric_name} / lower bound" if bounded else f"{comparison.metric_name} (h)")
     axes.set_title(f"{comparison.num_workloads} workloads; lower and further left is better", fontsize=10)
     axes.grid(which="major", color="0.9")
     axes.spines[["top", "right"]].set_visible(False)

@@ -50,7 +50,7 @@ class ComparisonCharts:
 
     @property
     def subject(self) -> str:
-        """The scheduler that the page is about: the first policy, or the one with the least mean JCT."""
+        """The scheduler that the page is about: the first policy, or the best."""
         return self.policies[0] if self.policies else self.comparison.order[0]
 
     @property
@@ -97,8 +97,9 @@ class ComparisonCharts:
         return {"color": style["colour"], "dash": style["dash"], "width": 1.5}
 
     def jct_and_cpu_time(self) -> Chart:
-        """Mean JCT with its interval against the CPU time of a decision."""
-        estimates = {name: self.comparison.estimate("mean_jct", name) for name in self.comparison.schedulers}
+        """What the task minimises, with its interval, against the CPU time of a decision."""
+        metric, figure = self.comparison.metric, self.comparison.metric_name
+        estimates = {name: self.comparison.estimate(metric, name) for name in self.comparison.schedulers}
         unit, word = unit_for(max((each.value for each in estimates.values()), default=0.0))
         cost = {name: max(self.comparison.decision_ms(name), LEAST_MS) for name in estimates}
         middle = math.sqrt(min(cost.values()) * max(cost.values()))
@@ -112,12 +113,12 @@ class ComparisonCharts:
                 text=[name],
                 textposition="top right" if cost[name] <= middle else "top left",
                 cliponaxis=False,
-                hovertemplate=f"{name}<br>mean JCT %{{y:.3g}} {word}<br>%{{x:.3g}} ms per decision<extra></extra>",
+                hovertemplate=f"{name}<br>{figure} %{{y:.3g}} {word}<br>%{{x:.3g}} ms per decision<extra></extra>",
             )
             for name, estimate in estimates.items()
         ]
         horizontal = log_axis("CPU time per decision (ms)", [trace["x"] for trace in traces])
-        return chart(traces, horizontal, log_axis(f"mean JCT ({word})", [trace["y"] for trace in traces]))
+        return chart(traces, horizontal, log_axis(f"{figure} ({word})", [trace["y"] for trace in traces]))
 
     def jct_distribution(self) -> Chart:
         """Share of jobs with at most a JCT, over the jobs that all schedulers finished."""
@@ -195,15 +196,19 @@ class ComparisonCharts:
         return made
 
     def by_workload(self) -> Chart:
-        """Mean JCT of every scheduler against that of the best baseline, a mark for each workload."""
-        summaries = self.comparison.summaries
-        base = np.array([summary.mean_jct for summary in summaries[self.rival]])
-        everything = [summary.mean_jct for rows in summaries.values() for summary in rows]
+        """What the task minimises under every scheduler against the best baseline, a mark for each workload."""
+        metric, figure = self.comparison.metric, self.comparison.metric_name
+        values = {
+            name: np.array([getattr(summary, metric) for summary in rows])
+            for name, rows in self.comparison.summaries.items()
+        }
+        base = values[self.rival]
+        everything = np.concatenate(list(values.values())).tolist()
         finite = [value for value in everything if value == value and value > 0]
         unit, word = unit_for(float(np.mean(finite)) if finite else 0.0)
         traces: list[dict[str, Any]] = []
         for name in (each for each in self.comparison.schedulers if each != self.rival):
-            own = np.array([summary.mean_jct for summary in summaries[name]])
+            own = values[name]
             both = min(len(own), len(base))
             names = [episode.workload.name for episode in self.comparison.episodes[name][:both]]
             hover = f"%{{text}}<br>{name} %{{y:.3g}} {word}<br>{self.rival} %{{x:.3g}} {word}<extra></extra>"
@@ -222,9 +227,9 @@ class ComparisonCharts:
             ends = short([known.min() * 0.9, known.max() * 1.1])
             line = {"color": "#777", "dash": "dot", "width": 1}
             traces.append({"type": "scatter", "x": ends, "y": ends, "mode": "lines", "line": line} | UNNAMED)
-        horizontal = log_axis(f"mean JCT of {self.rival} ({word})", [each for trace in traces for each in trace["x"]])
+        horizontal = log_axis(f"{figure} of {self.rival} ({word})", [each for trace in traces for each in trace["x"]])
         seen = [each for trace in traces for each in trace["y"]]
-        return chart(traces, horizontal, log_axis(f"mean JCT ({word})", seen))
+        return chart(traces, horizontal, log_axis(f"{figure} ({word})", seen))
 
     def performance_profiles(self, aggregates: Sequence[Aggregate]) -> Chart:
         """Share of scores (workloads x training seeds) that are at most as large as the horizontal position."""
@@ -240,7 +245,8 @@ class ComparisonCharts:
             )
             for name, each in ((each.name, each) for each in aggregates)
         ]
-        horizontal = log_axis(f"mean JCT / mean JCT of {self.comparison.reference}")
+        figure = self.comparison.metric_name
+        horizontal = log_axis(f"{figure} / {figure} of {self.comparison.reference}")
         return chart(traces, horizontal, axis("share of scores", tickformat=".0%"))
 
     def values(self, scheduler: str, metric: Callable[[npt.NDArray[np.void]], FloatArray]) -> FloatArray:

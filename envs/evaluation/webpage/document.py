@@ -83,11 +83,14 @@ def html_page(comparison: Comparison, extras: PageExtras | None = None, aggregat
 
 def comparison_sections(comparison: Comparison, charts: ComparisonCharts, drawn: dict[str, Chart]) -> list[str]:
     """Return the sections with figures over all workloads; add their charts to `drawn`."""
+    figure = comparison.metric_name
     drawn |= {"tradeoff": charts.jct_and_cpu_time(), "cdf": charts.jct_distribution()}
     found = [
         section("Results", results_table(comparison, charts)),
         chips(charts),
-        section("Mean JCT and decision time", slot("tradeoff"), "Lower and further left is better."),
+        section(
+            f"{figure[0].upper()}{figure[1:]} and decision time", slot("tradeoff"), "Lower and further left is better."
+        ),
         section("Job completion times", slot("cdf"), "Over the jobs that every scheduler finished."),
     ]
     if comparison.num_workloads > 1 and len(comparison.schedulers) > 1:
@@ -110,9 +113,9 @@ def aggregate_sections(
         return []
     drawn["profiles"] = charts.performance_profiles(aggregates)
     said = (
-        f"Scores are mean JCT relative to {comparison.reference}; less is better. IQM: mean of the middle half of all "
-        "scores. Probability of improvement: that a training seed is better on a workload. Intervals: stratified "
-        "bootstrap over workloads and seeds. Profile: share of scores that are at most as large."
+        f"Scores are {comparison.metric_name} relative to {comparison.reference}; less is better. IQM: mean of the "
+        "middle half of all scores. Probability of improvement: that a training seed is better on a workload. "
+        "Intervals: stratified bootstrap over workloads and seeds. Profile: share of scores that are at most as large."
     )
     body = aggregate_table(aggregates, comparison.reference) + slot("profiles")
     return [section("Over workloads and training seeds", body, said)]
@@ -180,7 +183,7 @@ def title_of(comparison: Comparison) -> str:
 
 
 def chips(charts: ComparisonCharts) -> str:
-    """Return the buttons that show and hide schedulers in all charts, those of the least mean JCT first."""
+    """Return the buttons that show and hide schedulers in all charts, the best first."""
     buttons = "".join(
         f'<button type="button" data-scheduler="{escape(name)}" aria-pressed="{str(name in charts.shown).lower()}">'
         f"<svg width='26' height='12' aria-hidden='true'></svg>{escape(name)}</button>"

@@ -25,7 +25,7 @@ FIRST = (
 def headline(comparison: Comparison, charts: ComparisonCharts) -> str:
     """Return a paragraph that says what the page found."""
     subject, rival = charts.subject, charts.rival
-    mean, words = comparison.estimate(comparison.metric, subject).value, MINIMISED[comparison.metric]
+    mean, words = comparison.estimate(comparison.metric, subject).value, comparison.metric_name
     said = [f"<b>{escape(subject)}</b> has a {words} of {duration(mean)}"] if mean == mean else []
     if rival != subject and said:
         ratio = comparison.ratio(comparison.metric, subject, rival)

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from envs.evaluation import Comparison, overall
+from envs.evaluation.aggregate import aggregate_comparison
 from envs.evaluation.plain_values import plain
 from envs.evaluation.table import all_columns
+from envs.evaluation.tradeoff import jct_and_cpu_time
+from envs.evaluation.webpage import html_page
 from envs.metrics import summarise
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 
@@ -72,10 +75,14 @@ def test_schedulers_are_ordered_by_what_the_task_minimises(first):
     )
     runs = {"told": [first], "early": [early]}
     for objective, order in (("mean JCT", ["told", "early"]), ("makespan", ["early", "told"])):
-        found = Comparison(runs, settings={"task": {"label": "t", "objective": objective}})
+        found = Comparison(runs, settings={"task": {"name": "t", "version": 1, "label": "t", "objective": objective}})
         assert found.order == order
         column = next(column for column in all_columns(found) if column.head.startswith(f"{objective} ("))
         assert column.cells[1].startswith("12.0" if objective == "makespan" else "11.0")
+        assert jct_and_cpu_time(found).axes[0].get_ylabel().startswith(f"{objective} ")
+        best, other = aggregate_comparison(found, reference="told")
+        assert [best.name, other.name] == order
+        assert f"<h2>{objective[0].upper()}{objective[1:]} and decision time</h2>" in html_page(found)
     makespans = {name: found.summaries[name][0].makespan for name in runs}
     assert makespans == {"told": 13.0, "early": 12.0}
     assert found.ratio("makespan", "early").value == pytest.approx(12 / 13)

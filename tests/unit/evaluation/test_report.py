@@ -19,7 +19,14 @@ from envs.evaluation.files import write_figure
 from envs.evaluation.gantt import MAX_SEGMENTS, SIZE_CLASSES, TimeAxis, boxes, gantt, label_of, shades
 from envs.evaluation.lanes import lanes, node_lanes
 from envs.evaluation.plots import COLOURS, STYLES, jct_cdf
-from envs.evaluation.report import format_range, merge_pairs, print_workloads, run_comparison, write_report
+from envs.evaluation.report import (
+    describe_loads,
+    format_range,
+    merge_pairs,
+    print_workloads,
+    run_comparison,
+    write_report,
+)
 from envs.evaluation.table import all_columns, duration, number, print_table, share, that_fit, with_interval
 from envs.evaluation.webpage.charts import ComparisonCharts
 from envs.evaluation.webpage.document import chips
@@ -139,6 +146,8 @@ def test_the_offered_load_is_printed_first():
 def test_a_range_of_one_value_is_one_figure():
     assert format_range([0.9, 0.9], "{:.2f}") == "0.90"
     assert format_range([1.0, 0.5], "{:.1f}") == "0.5 to 1.0"
+    assert describe_loads("V100", [0.5, 1.25]) == "V100 0.50 to 1.25"
+    assert describe_loads("K80", [0.5, float("inf")]) == "K80 cannot run all jobs"
 
 
 def test_the_report_writes_files(comparison, tmp_path):

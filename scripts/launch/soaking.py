@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,18 @@ from envs.evaluation.audit import Audit
 from envs.performance import Contention, CostBySize, default_model
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import EventKind, Failures, Information, Rounds, RunResult, Scenario, Setup, Simulator, run_episode
-from envs.types import Allocation, AllocationError, ClusterSpec, NodeSpec, Placement, Seconds
+from envs.types import (
+    Allocation,
+    AllocationError,
+    ClusterSpec,
+    Configuration,
+    ExecutionPlan,
+    JobId,
+    NodeSpec,
+    PerformanceError,
+    Placement,
+    Seconds,
+)
 from envs.workloads import SyntheticSource, Workload
 from launch.errors import ChoiceError, RunFailedError
 
@@ -33,6 +44,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 2**20
 TAMPERING = 0.05  # probability per round that an impossible allocation is requested first
 KILLS_EVERY = 10  # worlds between processes that are killed while they write
+NAMING = 0.3  # probability that a new placement names more than its GPUs
 STOPPED_SHARE = 0.02  # probability per round that a running job is stopped for no reason
 WARM_UP = 100  # jobs of the episode before a long one: it compiles and loads everything
 LINES = 100_000  # of a file that a process is killed over
@@ -47,15 +59,17 @@ for number in range(10**9):
 
 
 class Disturber:
-    """Wraps a scheduler: in some rounds it also stops running jobs, for no reason.
+    """Wraps a scheduler: in some rounds it also stops running jobs, for no reason, and names more than their GPUs.
 
     Args:
         scheduler: decides about everything else.
         share: probability per round that one running job is stopped.
+        names: probability that a new placement names a batch size, a plan, or cores and memory.
     """
 
-    def __init__(self, scheduler: Scheduler, share: float) -> None:
-        self.scheduler, self.share = scheduler, share
+    def __init__(self, scheduler: Scheduler, share: float, names: float = 0.0) -> None:
+        self.scheduler, self.share, self.names = scheduler, share, names
+        self.amounts = 0  # placements that named cores and memory
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin an episode."""
@@ -63,11 +77,49 @@ class Disturber:
         self.scheduler.reset(cluster, rng)
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Stop a job now and then, before the scheduler decides about the others."""
+        """Stop a job now and then, and name more of others, after the scheduler has decided."""
         allocation = self.scheduler.schedule(view)
         if len(view.running) and self._rng.random() < self.share:
             allocation.stop(int(self._rng.choice(view.running)))
+        for job, placement in allocation.changes.items() if self.names else ():
+            if placement is not None and self._rng.random() < self.names:
+                named = self._name(view, job, placement)
+                if named is not None:
+                    allocation.changes[job] = named
         return allocation
+
+    def _name(self, view: ClusterView, job: JobId, placement: Placement) -> Placement | None:
+        """Draw what else a placement on GPUs of one type names; None if the job would not run so."""
+        nodes, count = {view.cluster.nodes[node] for node in placement.gpus}, placement.num_gpus
+        if len({node.gpu_type for node in nodes}) > 1:
+            return None
+        gpu_type = view.cluster.nodes[min(placement.gpus)].gpu_type
+        plain = asked = Configuration(gpu_type, count, len(placement.gpus))
+        match int(self._rng.integers(3)):
+            case 0:
+                least, most = view.batch_range(job, gpu_type, count) or (0, 0)
+                asked = replace(asked, batch_size=int(self._rng.integers(least, most + 1)) or None)
+            case 1:
+                tensor = int(self._rng.choice([size for size in (1, 2, 4) if count % size == 0]))
+                asked = replace(asked, plan=ExecutionPlan(data=count // tensor, tensor=tensor))
+            case _ if placement.beside is None:  # less than its part, so that there is room for jobs that name nothing
+                part = float(self._rng.uniform(0.5, 0.9))
+                least_cpus, least_memory = (
+                    part * min(getattr(node, name) / node.num_gpus for node in nodes)
+                    for name in ("cpu_cores", "memory")
+                )
+                asked = replace(asked, cpus_per_gpu=least_cpus, memory_per_gpu=least_memory)
+        try:
+            if asked == plain or not view.throughput(job, asked) > 0:
+                return None
+        except PerformanceError:  # the model has no such plan
+            return None
+        cpus, memory = (
+            None if each is None else {node: each * held for node, held in placement.gpus.items()}
+            for each in (asked.cpus_per_gpu, asked.memory_per_gpu)
+        )
+        self.amounts += asked.cpus_per_gpu is not None
+        return Placement(placement.gpus, cpus, memory, asked.plan, asked.batch_size, placement.beside)
 
 
 @dataclass(frozen=True)
@@ -77,7 +129,7 @@ class SoakWorld:
     seed: int
     setup: Setup
     workload: Workload
-    scheduler: Scheduler
+    scheduler: Disturber
 
 
 @dataclass
@@ -94,6 +146,9 @@ class Tally:
     interruptions: int = 0
     preemptions: int = 0
     pairs: int = 0  # jobs that were placed beside others
+    batches: int = 0  # placements that named batch sizes, plans, and cores and memory
+    plans: int = 0
+    amounts: int = 0
     refused: int = 0  # inputs: impossible allocations, each refused without any change
     kills: int = 0  # processes killed while they replaced a file, each of which left it whole
     placements: int = 0  # whose throughput was asked for independently of the engine
@@ -114,6 +169,8 @@ class Tally:
         self.interruptions += int((found == EventKind.INTERRUPT).sum())
         self.preemptions += int((found == EventKind.STOP).sum())
         self.pairs += int((result.log.events["beside"] >= 0).sum())
+        self.batches += int((result.log.events["batch_size"] > 0).sum())
+        self.plans += int((result.log.events["plan"] >= 0).sum())
         self.placements += placements
         log = result.log
         self.memory_known = sum(each.nbytes for each in (result.records, log.events, log.shares)) / MB
@@ -128,6 +185,7 @@ class Tally:
             f"{self.rounds:,} rounds in {self.cpu_seconds:,.0f} CPU-seconds\n"
             f"faults: {self.outages:,} outages, {self.interruptions:,} interrupted jobs, {self.preemptions:,} stops, "
             f"{self.pairs:,} pairs on shared GPUs\n"
+            f"named: {self.batches:,} batch sizes, {self.plans:,} plans, {self.amounts:,} times cores and memory\n"
             f"inputs: {self.refused:,} impossible allocations refused; {self.kills:,} kills survived\n"
             f"checked: order, capacity, GPU-seconds and work of {self.events:,} events, with {self.placements:,} "
             f"throughputs asked for anew; nothing lost\n"
@@ -141,7 +199,8 @@ class Tally:
 def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     """Draw a world with failures, restart costs, contention, shared cores and memory, and hidden or estimated work.
 
-    In every third one that draws its number of jobs, jobs may share GPUs.
+    In every third one that draws its number of jobs, jobs may share GPUs; in every second one, placements name batch
+    sizes, plans, or cores and memory.
 
     Args:
         seed: determines it.
@@ -151,13 +210,14 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     count = int(rng.integers(2, 12)) if num_jobs is None else 16
     nodes = [NodeSpec(str(rng.choice(GPU_TYPES)), int(rng.choice([4, 8])), 24, 500) for _ in range(count)]
     cluster, performance = ClusterSpec(tuple(nodes), f"soak {seed}"), default_model()
+    names = NAMING if num_jobs is None and seed % 2 else 0.0
     scenario = Scenario(
         cpu_memory="shared",
         contention=Contention(rng.choice(["measured", "worst_case", "max_min"])),
         reconfiguration=CostBySize(),
         failures=Failures(float(rng.uniform(1e5, 1e6)), 3600.0, float(rng.choice([0.0, 600.0, 7200.0]))),
         worker_shares=rng.choice(["proportional", "equal"]),
-        batch_sizes="usual",
+        batch_sizes="chosen" if names else "usual",
         rounds=Rounds(interval=None if rng.random() < 0.5 else float(rng.uniform(60.0, 3600.0))),
         information=Information(rng.choice(["exact", "estimate"])),
         sharing="pairs" if num_jobs is None and seed % 3 == 0 else "off",
@@ -177,7 +237,7 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
         chosen = Packing(chosen, least_gain=0.0)
     workload = source.episode(rng, "train")
     share = STOPPED_SHARE if num_jobs else float(rng.choice([0.0, STOPPED_SHARE]))
-    return SoakWorld(seed, Setup(cluster, performance, scenario), workload, Disturber(chosen, share))
+    return SoakWorld(seed, Setup(cluster, performance, scenario), workload, Disturber(chosen, share, names))
 
 
 def play_world(world: SoakWorld, tally: Tally | None = None) -> Tally:
@@ -197,6 +257,7 @@ def play_world(world: SoakWorld, tally: Tally | None = None) -> Tally:
             kill_a_writer(Path(folder) / "figures.json", tamper)
         tally.kills += 1
     tally.add(result, Audit(world.setup).check(result).placements)
+    tally.amounts += world.scheduler.amounts
     tally.memory_known += (simulator.state.nbytes + world.workload.jobs.nbytes) / MB
     tally.cpu_seconds += time.process_time() - began
     tally.memory_after = memory()

@@ -36,6 +36,15 @@ def test_worlds_are_played_and_checked_until_the_time_is_up(capsys):
     check_flat(tally, growth=200.0)
 
 
+def test_placements_name_batch_sizes_plans_cores_and_memory_in_every_second_world():
+    """The audit asks the performance model for each of them anew; world 15 has pairs too."""
+    tally = play_world(draw_world(15))
+    assert min(tally.batches, tally.plans, tally.amounts, tally.pairs) > 0
+    assert tally.finished == tally.jobs
+    plain = play_world(draw_world(4))
+    assert (plain.batches, plain.plans, plain.amounts) == (0, 0, 0)
+
+
 def test_a_world_follows_from_its_seed():
     first, again = (play_world(draw_world(3)) for _ in range(2))
     assert (first.events, first.rounds, first.outages) == (again.events, again.rounds, again.outages)

@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.progress import Progress
 
 from envs.evaluation.compiling import CompilingColumn
+from envs.simulation.jit import COMPILES
 
 
 def shown(bar):
     """The text of a bar that has one task."""
-    console = Console(file=io.StringIO(), width=80)
-    console.print(bar.make_tasks_table(bar.tasks))
-    return console.file.getvalue().strip()
+    page = io.StringIO()
+    Console(file=page, width=80).print(bar.make_tasks_table(bar.tasks))
+    return page.getvalue().strip()
 
 
 def test_a_column_counts_functions_while_they_are_compiled():
@@ -33,7 +34,7 @@ def test_a_column_counts_functions_while_they_are_compiled():
     assert not shown(bar)
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.skipif(not COMPILES, reason="nothing is compiled")
 def test_functions_that_numba_compiles_are_counted():
     bar = Progress(CompilingColumn(), auto_refresh=False)
     bar.add_task("play")
@@ -48,4 +49,6 @@ def test_functions_that_numba_compiles_are_counted():
 
 def counted(bar):
     """The number in the column's text."""
-    return int(re.fullmatch(r"compiling: (\d+) functions", shown(bar))[1])
+    found = re.fullmatch(r"compiling: (\d+) functions", shown(bar))
+    assert found
+    return int(found[1])

@@ -178,7 +178,7 @@ def profile_thresholds(aggregates: Sequence[Aggregate]) -> FloatArray:
 
 
 def _minimised(comparison: Comparison, scheduler: str) -> FloatArray:
-    """float64[num_workloads]: what the task minimises, over the compared jobs; NaN where the scheduler did not run."""
+    """float64[num_workloads]: mean JCT or makespan of the compared jobs; NaN where the scheduler did not run."""
     found = np.full(comparison.num_workloads, np.nan)
     summaries = comparison.summaries[scheduler]
     found[: len(summaries)] = [getattr(summary, comparison.metric) for summary in summaries]

@@ -1,4 +1,4 @@
-"""What is being compiled, beside a progress bar: a first start after an installation takes a minute or two."""
+"""The number of functions compiled so far, beside a progress bar: a first start takes a minute or two."""
 
 from typing import Any
 

@@ -54,8 +54,7 @@ def write_frame(path: Path, frame: "pd.DataFrame") -> None:
 def write_figure(path: Path, figure: "Figure", dpi: int) -> None:
     """Write a plot as a PNG file, as a whole; see `whole_file`.
 
-    `savefig` lays out and draws a figure once more, to measure it first. Compressing the file less takes a fifth less
-    time in all, and a third more space.
+    `savefig` lays out and draws a figure once more, to measure it first. Compressing it little saves time.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -1,4 +1,4 @@
-"""Plot of what a comparison minimises against the CPU time of a decision, with labels that do not overlap."""
+"""Plot of mean JCT, or makespan, against the CPU time of a decision, with labels that do not overlap."""
 
 import itertools
 import math

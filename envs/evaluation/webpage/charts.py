@@ -97,7 +97,7 @@ class ComparisonCharts:
         return {"color": style["colour"], "dash": style["dash"], "width": 1.5}
 
     def jct_and_cpu_time(self) -> Chart:
-        """What the task minimises, with its interval, against the CPU time of a decision."""
+        """The figure to minimise, with its interval, against the CPU time of a decision."""
         metric, figure = self.comparison.metric, self.comparison.metric_name
         estimates = {name: self.comparison.estimate(metric, name) for name in self.comparison.schedulers}
         unit, word = unit_for(max((each.value for each in estimates.values()), default=0.0))
@@ -196,7 +196,7 @@ class ComparisonCharts:
         return made
 
     def by_workload(self) -> Chart:
-        """What the task minimises under every scheduler against the best baseline, a mark for each workload."""
+        """The figure to minimise of every scheduler against the best baseline's, a mark for each workload."""
         metric, figure = self.comparison.metric, self.comparison.metric_name
         values = {
             name: np.array([getattr(summary, metric) for summary in rows])

@@ -116,7 +116,8 @@ class Packing:
 
     With urgency 0, throughput counts alone, and least_gain=0.3 makes pairs whose combined rate is above 1.3; with a
     higher urgency, a short job may cost a long one more. Where work is hidden, jobs are in order of attained service,
-    and urgency does not count. A pair stays until one of the two ends or the inner scheduler moves it. The rule is
+    and urgency does not count. A pair stays until one of the two ends or the inner scheduler moves it; where
+    throughputs must be found out, also until the two turn out to keep less than `parted_below` together. The rule is
     ours; it has Lucid's protection of running jobs as an option (`least_kept`).
 
     In worlds where jobs may not share GPUs, it is the inner scheduler. The defaults are the best of twelve candidates
@@ -127,6 +128,7 @@ class Packing:
         least_gain: see above.
         urgency: see above.
         least_kept: the fraction of its throughput that each of the two must keep at least.
+        parted_below: sum of both fractions below which a running pair is parted; 0 parts none.
 
     Raises:
         MurmurationError: a setting is out of range.
@@ -135,14 +137,22 @@ class Packing:
     preemptive = True
 
     def __init__(
-        self, inner: Scheduler, least_gain: float = 0.3, urgency: float = 0.5, least_kept: float = 0.0
+        self,
+        inner: Scheduler,
+        least_gain: float = 0.3,
+        urgency: float = 0.5,
+        least_kept: float = 0.0,
+        parted_below: float = 1.0,
     ) -> None:
         if not (math.isfinite(least_gain) and math.isfinite(urgency) and 0 <= least_kept <= 1):
             raise MurmurationError(
                 f"Packing: least_gain is {least_gain}, urgency {urgency}, least_kept {least_kept}; the first two must "
                 "be finite, the last from 0 to 1"
             )
+        if not 0 <= parted_below <= 2:
+            raise MurmurationError(f"Packing: parted_below is {parted_below}; it must be from 0 to 2")
         self.inner, self.least_gain, self.urgency, self.least_kept = inner, least_gain, urgency, least_kept
+        self.parted_below = parted_below
         self.information = getattr(inner, "information", "estimate")
         self.elastic = getattr(inner, "elastic", False)
         self._copy: Snapshot | None = None
@@ -158,6 +168,8 @@ class Packing:
             return self.inner.schedule(view)
         if view.pairs:
             allocation = beside_kept_owners(view, self.inner.schedule(self._without_guests(view)))
+            if view.num_beliefs:
+                self._part_harmful(view, allocation)
         else:
             allocation = self.inner.schedule(view)
         placed = allocation.jobs()
@@ -176,6 +188,17 @@ class Packing:
             allocation.stop(guest)
         self._copy.apply(allocation)
         return self._copy.view
+
+    def _part_harmful(self, view: ClusterView, allocation: Allocation) -> None:
+        """Stop guests that, as has been found out, keep too little together with their owners."""
+        for owner, guest in view.pairs.items():
+            placement = allocation.placement(guest)
+            if placement is None or placement.beside != owner:
+                continue
+            types, models = view.cluster.node_types[list(placement.gpus)], view.model[[owner, guest]]
+            kept = view.pair_factors[types][:, models, models[::-1]].min(axis=0)
+            if kept.sum() < self.parted_below:
+                allocation.stop(guest)
 
     def _pack(self, view: ClusterView, allocation: Allocation, waiting: IntArray) -> None:
         """Place waiting jobs beside running ones where that gains enough."""

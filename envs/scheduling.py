@@ -228,7 +228,7 @@ class ClusterView(Protocol):
         """float64[num_gpu_types, num_models, num_models]: what a job keeps of its throughput beside another job.
 
         By the type of the GPUs that both hold, the job's `model` and the other's; 0 if the two do not fit together.
-        Empty where jobs may not share GPUs; read only.
+        Where the scenario hides throughputs, what is believed instead. Empty where jobs may not share GPUs; read only.
         """
         ...
 

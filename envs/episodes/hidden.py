@@ -125,7 +125,7 @@ class HiddenEpisodes:
         self._listed = np.zeros((batch_size, num_jobs), np.int64)
         self._sizes = np.zeros((batch_size, 3), np.int64)
         self._sampled = np.zeros((batch_size, num_jobs))
-        self._seen = np.zeros((setup.cluster.num_gpus, len(Seen._fields)), np.int64)
+        self._seen = np.zeros((2 * setup.cluster.num_gpus, len(Seen._fields)), np.int64)
         self._count = np.zeros(2, np.int64)
         self._reach, self._show = RepeatedKernel(reach_next_round), RepeatedKernel(show_round)
         self._allocate(rows)

@@ -87,6 +87,11 @@ class OptionBatch(EpisodeBatch):
                 "env.rules.tune is true where throughputs are hidden or drawn: tunings of such jobs have no figures; "
                 "set env.rules.tune=false"
             )
+        if setup.scenario.sharing != "off" and self._blocks:
+            raise MurmurationError(
+                f"scenario.sharing is {setup.scenario.sharing} where throughputs are hidden or drawn: here no such "
+                "jobs can share GPUs yet; train with scenario.sharing=off and evaluate the policy as a scheduler"
+            )
         if self.rules.share and setup.scenario.sharing == "off":
             raise MurmurationError(
                 "env.rules.share is true where jobs may not share GPUs; set it to false, or scenario.sharing=pairs"

@@ -14,9 +14,10 @@ from envs.scheduling import ThroughputFit
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import Records, leaf, part
 from envs.simulation.ordered_set import next_member
+from envs.simulation.pair_beliefs import PairBeliefs, PairPrior
 from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
-from envs.simulation.throughput import ThroughputTable, level_nodes, node_level
+from envs.simulation.throughput import ThroughputTable, find_pair_factors, level_nodes, node_level
 from envs.simulation.world import World
 from envs.types import (
     Belief,
@@ -46,12 +47,14 @@ class Seen(NamedTuple):
         gpu_type: index of the type.
         num_gpus: its GPUs.
         num_nodes: its nodes.
+        beside: the job that shares its GPUs, if that one has made progress there too; -1 for none.
     """
 
     job: JobId
     gpu_type: int
     num_gpus: int
     num_nodes: int
+    beside: JobId
 
 
 @leaf
@@ -70,12 +73,12 @@ def only_type(world: World, job: Records) -> int:
 
 @part
 def note_seen(world: World, sampled: FloatArray, seen: IntArray) -> int:
-    """List the jobs that have begun to make progress in a placement on GPUs of one type since the last call.
+    """List the jobs that have begun to make progress, alone or beside another, on GPUs of one type since the last call.
 
     Args:
         world: the engine's arrays.
-        sampled: float64[num_jobs], when each job began in the placement that was seen last; overwritten.
-        seen: int64[num_gpus, 4], the fields of `Seen`; overwritten.
+        sampled: float64[num_jobs], when each job, or the later of a pair, began what was seen last; overwritten.
+        seen: int64[2 * num_gpus, 5], the fields of `Seen`; overwritten.
 
     Returns:
         How many rows of `seen` count, in ascending order of jobs.
@@ -85,14 +88,20 @@ def note_seen(world: World, sampled: FloatArray, seen: IntArray) -> int:
     j = next_member(world.running, len(world.jobs), 0)
     while j >= 0:
         job = world.jobs[j]
-        if job.segment < time and job.segment != sampled[j]:
-            sampled[j] = job.segment
+        since = job.segment
+        beside = -1
+        if job.partner >= 0 and world.jobs[job.partner].segment < time:
+            beside = job.partner
+            since = max(since, world.jobs[beside].segment)
+        if job.segment < time and since != sampled[j]:
+            sampled[j] = since
             gpu_type = only_type(world, job)
             if gpu_type >= 0:
                 seen[count, 0] = j
                 seen[count, 1] = gpu_type
                 seen[count, 2] = job.gpus
                 seen[count, 3] = job.num_shares
+                seen[count, 4] = beside
                 count += 1
         j = next_member(world.running, len(world.jobs), j + 1)
     return count
@@ -105,9 +114,10 @@ class Beliefs:
     learnt. Samples have errors that depend on the seed, the job and the placement alone, so that all schedulers see the
     same. Jobs of one model share a curve, and views say which jobs have the same model.
 
-    Known without samples are: which placements a model runs in, its number of parameters and so its traffic between
-    nodes, and what cores, memory and co-located jobs do to it. A sample is therefore the throughput with ample cores
-    and memory and without co-located jobs.
+    Known without samples are: which placements a model runs in and beside which others, its number of parameters and so
+    its traffic between nodes, and what cores, memory and jobs on the same links do to it. A sample is therefore the
+    throughput with ample cores and memory and without co-located jobs. What two jobs on the same GPUs keep of it must
+    be found out as well (`PairBeliefs`).
 
     Args:
         setup: the setup.
@@ -141,6 +151,9 @@ class Beliefs:
         self.num_samples: IntArray = np.zeros(truth.throughputs.shape, np.int64)
         self._throughputs = np.where(truth.throughputs > 0, 1.0, 0.0)  # nothing is known: 1 sample/s
         self._base = replace(truth, models=tuple(without_draw(name) for name in truth.models))
+        pairs = self._prior.pairs
+        self._pairs = None if pairs is None else PairBeliefs(pairs, truth, self.information.sample_error)
+        self._pairs_seen: set[tuple[JobId, JobId, int]] = set()
         self._table: ThroughputTable | None = None
         self._exact: BelievedThroughputs | None = None
 
@@ -148,7 +161,8 @@ class Beliefs:
     def table(self) -> ThroughputTable:
         """The throughputs that views show; 1 sample/s for a model of which no job is submitted."""
         if self._table is None:
-            self._table = replace(self._base, throughputs=self._throughputs.copy())
+            pair_factors = self._base.pair_factors if self._pairs is None else self._pairs.factors()
+            self._table = replace(self._base, throughputs=self._throughputs.copy(), pair_factors=pair_factors)
         return self._table
 
     @property
@@ -162,7 +176,8 @@ class Beliefs:
         """Return beliefs that equal these and learn on their own."""
         copied = copy(self)
         copied._samples = deepcopy(self._samples)
-        copied._taken = set(self._taken)
+        copied._taken, copied._pairs_seen = set(self._taken), set(self._pairs_seen)
+        copied._pairs = None if self._pairs is None else self._pairs.copy()
         for name in ("spread", "num_samples", "_throughputs"):
             setattr(copied, name, getattr(self, name).copy())
         return copied
@@ -176,10 +191,11 @@ class Beliefs:
 
         Args:
             num_submitted: jobs submitted so far.
-            seen: jobs that have made progress in their present placement; those of which the sample was taken before
-                are passed over.
+            seen: jobs that have made progress in their present placement; samples that were taken before are passed
+                over.
         """
         changed: set[int] = set()
+        paired = False
         for job in range(self._num_stated, num_submitted):
             changed.add(self._take_statement(job))
         self._num_stated = max(self._num_stated, num_submitted)
@@ -190,9 +206,10 @@ class Beliefs:
                 row = int(self._rows[self.workload.jobs["model"][each.job]])
                 self._add(row, cell, self._error(each.job, cell), self.information.sample_error)
                 changed.add(row)
+            paired |= each.beside >= 0 and self._see_beside(each)
         for row in sorted(changed):
             self._learn(row)
-        if changed:
+        if changed or paired:
             self.num_beliefs += 1
             self._table = self._exact = None
         return np.array(sorted(changed), np.int64)
@@ -206,6 +223,16 @@ class Beliefs:
         """
         cell = (row, *self.exact.cell(configuration))
         return Belief(self.exact.of_row(row, configuration), float(self.spread[cell]), int(self.num_samples[cell]))
+
+    def _see_beside(self, seen: Seen) -> bool:
+        """Take the sample of what a job keeps beside another on GPUs of one type; return whether it is the first."""
+        about = seen.job, seen.beside, seen.gpu_type
+        if self._pairs is None or about in self._pairs_seen:
+            return False
+        self._pairs_seen.add(about)
+        model, other = self._rows[self.workload.jobs["model"][[seen.job, seen.beside]]].tolist()
+        self._pairs.add(seen.gpu_type, model, other, _draw((*self._key, *about)) * self.information.sample_error)
+        return True
 
     def _take_statement(self, job: JobId) -> int:
         """Add what the user states of a job: the throughput on its GPUs of the fastest type. Return the model's row."""
@@ -274,10 +301,15 @@ class Prior:
     Args:
         setup: its performance model gives the measured curves of all models that run on its cluster.
         max_gpus: the largest size of the tables.
+
+    Attributes:
+        pairs: what is believed of jobs on the same GPUs; None where none share.
     """
 
     def __init__(self, setup: Setup, max_gpus: int) -> None:
         names = tuple(name for name in setup.performance.models if name == without_draw(name))
+        shares = setup.scenario.sharing == "pairs"
+        self.pairs = PairPrior.of(find_pair_factors(setup, names)) if shares else None
         self._throughputs = ThroughputTable.build(replace(setup, scenario=Scenario()), names, max_gpus).throughputs
         self._names, self._estimator = names, setup.estimator
         self._fits: dict[str, ThroughputFit] = {}

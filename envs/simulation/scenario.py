@@ -72,7 +72,8 @@ class Information:
       `sample_error`; what follows holds too.
     - "observed": a user states the throughput on the requested GPUs of the fastest type, with an error of
       `stated_error`. A job that has run in a placement on GPUs of one type has shown its throughput there, once for
-      each placement, with an error of `sample_error`.
+      each placement, with an error of `sample_error`. Beside another job on the same GPUs it has shown in the same
+      way what it keeps of that, once for each job beside it and GPU type.
     """
 
     work: Literal["exact", "estimate", "predicted", "none"] = "exact"
@@ -170,11 +171,6 @@ class Scenario:
             raise MurmurationError(f"scenario.batch_sizes is {self.batch_sizes!r}; it must be chosen or usual")
         if self.sharing not in ("off", "pairs"):
             raise MurmurationError(f"scenario.sharing is {self.sharing!r}; it must be off or pairs")
-        if self.sharing == "pairs" and self.information.hides_throughput:
-            raise MurmurationError(
-                f"scenario.sharing is pairs and information.throughput {self.information.throughput}: there are no "
-                "beliefs about pairs; set sharing to off or information.throughput to exact"
-            )
         if self.statistical_efficiency not in EFFICIENCY_SETTINGS:
             raise MurmurationError(
                 f"scenario.statistical_efficiency is {self.statistical_efficiency!r}; "

@@ -69,7 +69,7 @@ class Simulator(WholeEpisode):
         self._present = np.zeros(len(workload) if predicts else 0, np.int64)
         self._done = np.zeros(len(self._present))
         self._sampled = np.full(len(workload), -1.0)  # when each job began in the placement that was seen last
-        self._seen = np.zeros((setup.cluster.num_gpus, len(Seen._fields)), np.int64)
+        self._seen = np.zeros((2 * setup.cluster.num_gpus, len(Seen._fields)), np.int64)
         if logging:
             state.grow_log()
         generators = np.random.default_rng(noise), np.random.default_rng(outages)

@@ -178,7 +178,7 @@ def _all_throughputs(setup: Setup, models: Sequence[str], max_gpus: int) -> Floa
     return throughputs
 
 
-def _pair_factors(setup: Setup, models: Sequence[str]) -> FloatArray:
+def find_pair_factors(setup: Setup, models: Sequence[str]) -> FloatArray:
     """float64[num_gpu_types, num_models, num_models], see `ThroughputTable`; draws of a model share as the model does.
 
     Where one of two jobs does not fit beside the other, neither fits.
@@ -298,7 +298,7 @@ class ThroughputTable:
             neutral = CpuMemoryTable.neutral(len(models), num_types)
             cpu_memory = CpuMemoryTable.of_draws(setup, models) if shared else neutral
         columns = _contention_columns(models, max_gpus, scenario)
-        pairs = _pair_factors(setup, models) if scenario.sharing == "pairs" else np.zeros((0, 0, 0))
+        pairs = find_pair_factors(setup, models) if scenario.sharing == "pairs" else np.zeros((0, 0, 0))
         links_limit = np.array([int(links.active) + links.covers_plans(model) for model in models], np.int64)
         return cls(tuple(models), throughputs, levels, link_limit, links_limit, *columns, cpu_memory, pairs)
 

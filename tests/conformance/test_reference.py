@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from baselines import Fifo, Las, Optimus, Random, Srtf, Tiresias
+from baselines.parts.linear_gaussian import LinearGaussian
 from envs.performance import EFFICIENCY_SETTINGS, BatchSizes, default_model
 from envs.performance.contention import MODES
 from envs.scheduling import ClusterView, Scheduler
@@ -73,6 +74,9 @@ def compare_views(world: RandomWorld, one: ClusterView, other: ClusterView) -> N
     for name in ("attained_service", "remaining_work", "remaining_time"):
         np.testing.assert_array_equal(getattr(one, name)(jobs), getattr(other, name)(jobs), f"{world.name}: {name}")
     same(world, "pairs", one.pairs, other.pairs)
+    np.testing.assert_array_equal(one.pair_factors, other.pair_factors, f"{world.name}: pair_factors")
+    for job in jobs.tolist():
+        np.testing.assert_array_equal(one.throughputs(job), other.throughputs(job), f"{world.name}: throughputs")
     for job in one.running.tolist():
         same(world, f"placement of {job}", one.placement(job), other.placement(job))
         _compare_batch_sizes(world, one, other, job)
@@ -127,6 +131,16 @@ def compare_results(world: RandomWorld, one: RunResult, other: RunResult) -> Non
 def test_with_gpus_alone(chunk):
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
         world = random_world(seed, plain=True, pairs=seed % 3 == 0)
+        compare_results(world, *play_both(world))
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_with_throughputs_and_pairs_that_must_be_found_out(chunk):
+    for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
+        world = random_world(seed, plain=True, pairs=seed % 4 > 0)
+        information = replace(world.setup.scenario.information, throughput="observed", sample_error=0.1)
+        scenario = replace(world.setup.scenario, batch_sizes="usual", information=information)
+        world = replace(world, setup=replace(world.setup, scenario=scenario, estimator=LinearGaussian()))
         compare_results(world, *play_both(world))
 
 

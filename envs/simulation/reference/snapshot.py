@@ -96,4 +96,6 @@ def go_on_as_believed(copy: CopiedEngine) -> None:
         job.ample = copy.rules.ample_throughput(job.model, job.placement())
         copy.rules.feed(job)
         copy.mark(job)
+        if job.partner is not None:
+            job.together = copy.rules.kept_beside(job, job.partner)
         job.run_at(job.throughput_under_contention())

@@ -325,7 +325,9 @@ def _take_samples(engine: ReferenceState) -> None:
     for job in engine.active:
         types = {engine.rules.node_types[share.node.id] for share in job.shares}
         if job.status is JobStatus.RUNNING and job.segment < engine.time and len(types) == 1:
-            found.append(Seen(job.id, types.pop(), job.gpus, len(job.shares)))
+            other = job.partner
+            beside = other.id if other is not None and other.segment < engine.time else -1
+            found.append(Seen(job.id, types.pop(), job.gpus, len(job.shares), beside))
     engine.beliefs.look(engine.num_submitted, found)
     engine.shown = engine.rules.showing(engine.beliefs.table, engine.beliefs.exact)
 

@@ -10,7 +10,7 @@ from envs.metrics import segments
 from envs.metrics.bounds import Relaxation
 from envs.metrics.cluster import gpu_hours, utilisation
 from envs.performance import IdealModel
-from envs.simulation import EventKind, Information, Scenario, Setup, Simulator
+from envs.simulation import EventKind, Scenario, Setup, Simulator
 from envs.types import (
     AllocationError,
     ClusterSpec,
@@ -211,8 +211,6 @@ def test_sharing_is_off_by_default():
 def test_settings_that_cannot_be():
     with pytest.raises(MurmurationError, match="scenario.sharing is 'three'; it must be off or pairs"):
         Scenario(sharing="three")  # type: ignore[arg-type]
-    with pytest.raises(MurmurationError, match="there are no beliefs about pairs"):
-        Scenario(sharing="pairs", batch_sizes="usual", information=Information(throughput="observed"))
     specs = [JobSpec(id=0, submit_time=0.0, num_gpus=1, work=1.0, model="any")]
     setup = Setup(ClusterSpec((NodeSpec("V100", 1),), "one"), IdealModel(), Scenario(sharing="pairs"))
     with pytest.raises(PerformanceError, match="IdealModel does not say how two jobs share a GPU"):

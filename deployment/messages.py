@@ -21,7 +21,7 @@ MOST_JOBS = 10_000_000
 MOST_GPUS = 1_000_000
 NODE_FIELDS = tuple(field.name for field in fields(NodeSpec))
 JOB_FIELDS = tuple(field.name for field in fields(JobSpec) if field.name != "id")
-PLACEMENT_FIELDS = ("gpus", "cpus", "memory", "plan", "batch_size")
+PLACEMENT_FIELDS = ("gpus", "cpus", "memory", "plan", "batch_size", "beside")
 PLAN_FIELDS = tuple(field.name for field in fields(ExecutionPlan))
 TIMES = ("remaining_work", "throughput", "ready_time", "segment", "start_time")
 COUNTS = ("num_restarts", "num_preemptions", "num_interruptions")
@@ -129,11 +129,14 @@ def _state(state: JobState) -> dict[str, Any]:
 
 def _placement(placement: Placement) -> dict[str, Any]:
     amounts = {name: getattr(placement, name) for name in ("gpus", "cpus", "memory")}
-    data = {name: {str(n): x for n, x in found.items()} for name, found in amounts.items() if found is not None}
+    data: dict[str, Any] = {
+        name: {str(n): x for n, x in found.items()} for name, found in amounts.items() if found is not None
+    }
     if placement.plan is not None:
         data["plan"] = asdict(placement.plan)
-    if placement.batch_size is not None:
-        data["batch_size"] = placement.batch_size  # type: ignore[assignment]
+    for name in ("batch_size", "beside"):
+        if getattr(placement, name) is not None:
+            data[name] = getattr(placement, name)
     return data
 
 
@@ -306,7 +309,9 @@ def _read_placement(entry: Entry) -> Placement:
     chosen, batch = entry.optional("plan"), entry.optional("batch_size")
     plan = None if chosen is None else _read_plan(chosen)
     size = None if batch is None else batch.whole(1, 10**9)
-    return Placement(gpus, amounts.get("cpus"), amounts.get("memory"), plan, size)
+    beside = entry.optional("beside")
+    owner = None if beside is None else beside.whole(0, MOST_JOBS)
+    return Placement(gpus, amounts.get("cpus"), amounts.get("memory"), plan, size, owner)
 
 
 def _read_plan(entry: Entry) -> ExecutionPlan:

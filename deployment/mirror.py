@@ -86,13 +86,20 @@ class Mirror:
         models: models that jobs may have, in the order of the view's tables; others are added when they come.
         tenants: likewise.
         most_gpus: the largest job that the view's tables cover at first.
+        shares: whether the cluster can let two jobs hold the same GPUs.
 
     Raises:
-        MurmurationError: the setup hides throughputs, or lets jobs share GPUs.
+        MurmurationError: the setup hides throughputs, or lets jobs share GPUs where the cluster cannot.
     """
 
     def __init__(
-        self, setup: Setup, models: Sequence[str] = (), tenants: Sequence[str] = (), most_gpus: int = 1
+        self,
+        setup: Setup,
+        models: Sequence[str] = (),
+        tenants: Sequence[str] = (),
+        most_gpus: int = 1,
+        *,
+        shares: bool = False,
     ) -> None:
         information = setup.scenario.information
         if information.hides_throughput:
@@ -100,10 +107,10 @@ class Mirror:
                 f"information.throughput is {information.throughput}: a mirror takes the throughputs that jobs "
                 "report, and else those of the performance model; set information.throughput=exact"
             )
-        if setup.scenario.sharing != "off":
+        if setup.scenario.sharing != "off" and not shares:
             raise MurmurationError(
-                f"scenario.sharing is {setup.scenario.sharing}: messages do not say who shares GPUs with whom yet; set "
-                "scenario.sharing=off"
+                f"scenario.sharing is {setup.scenario.sharing}: on a real cluster jobs get GPUs of their own so far; "
+                "set scenario.sharing=off"
             )
         scenario = replace(setup.scenario, failures=None, quotas=dict(setup.scenario.quotas))
         self.setup = replace(setup, scenario=scenario)
@@ -221,9 +228,9 @@ def _place(episode: MirroredRound, state: ClusterState) -> None:
         AllocationError: a placement does not fit.
     """
     allocation = episode.view.allocation()
-    for each in state.jobs:
-        if each.placement:
-            allocation.place(each.job, each.placement)
+    held = [(each.job, each.placement) for each in state.jobs if each.placement]
+    for job, placement in sorted(held, key=lambda each: each[1].beside is not None):  # owners before their guests
+        allocation.place(job, placement)
     episode.apply(allocation)
 
 
@@ -257,21 +264,6 @@ def decide(allocation: Allocation, running: Sequence[int]) -> Decision:
         for job in running:
             placements.setdefault(job, None)
     return Decision(placements, allocation.next_decision)
-
-
-def carry_over(decision: Decision, allocation: Allocation) -> Allocation:
-    """Put a decision into an allocation that keeps what runs; see `decide`.
-
-    Raises:
-        AllocationError: it does not fit.
-    """
-    for job in decision.placements:
-        allocation.stop(job)  # first all of them: a job may move to where another one leaves
-    for job, placement in decision.placements.items():
-        if placement:
-            allocation.place(job, placement)
-    allocation.next_decision = decision.next_decision
-    return allocation
 
 
 class Watched:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from deployment.messages import Beginning, read_decision, read_message, state_of, write_beginning, write_round
-from deployment.mirror import Watched, carry_over
+from deployment.mirror import Watched
 from deployment.reading import ProtocolError
 from deployment.sockets import Connection, open_connection
 from deployment.state import ClusterState, Decision
@@ -69,14 +69,12 @@ class RemoteScheduler:
 
         Raises:
             ProtocolError: see `SchedulerClient.decide`.
-            MurmurationError: the scenario hides throughputs, or lets jobs share GPUs.
+            MurmurationError: the scenario hides throughputs.
         """
         if not isinstance(view, SimulationView) or view.doubt is not None:
             raise MurmurationError(
                 "a remote scheduler shows clusters whose throughputs are known; set information.throughput=exact"
             )
-        if view.shares_gpus:
-            raise MurmurationError("messages do not say who shares GPUs with whom yet; set scenario.sharing=off")
         state, copy = self._watched.read(view)
         if self._client is None:
             jobs = copy.workload
@@ -84,7 +82,10 @@ class RemoteScheduler:
                 view.cluster, jobs.models, jobs.tenants, copy.table.throughputs.shape[2] - 1, self._random
             )
             self._client = SchedulerClient(open_connection(self.address, self.patience), begun)
-        return carry_over(self._client.decide(state), view.allocation(keep_running=True))
+        decision, allocation = self._client.decide(state), view.allocation(keep_running=True)
+        allocation.changes.update(decision.placements)
+        allocation.next_decision = decision.next_decision
+        return allocation
 
     def close(self) -> None:
         """End the conversation."""

@@ -49,7 +49,7 @@ class Session:
             raise ProtocolError(f"message {self._number}: the first message has one event, SIMULATION_BEGINS")
         beginning = read_beginning(events[0][1])
         setup = replace(self._setup, cluster=beginning.cluster)
-        self._mirror = Mirror(setup, beginning.models, beginning.tenants, beginning.most_gpus)
+        self._mirror = Mirror(setup, beginning.models, beginning.tenants, beginning.most_gpus, shares=True)
         self._scheduler.reset(beginning.cluster, beginning.rng)
         return write_decision(self._now, Decision({}))
 

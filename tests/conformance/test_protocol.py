@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from baselines import Fifo, Srtf, Starling, Tiresias
+from baselines import Fifo, Packing, Srtf, Starling, Tiresias
 from deployment.mirror import Mirror, Watched
 from deployment.remote import RemoteScheduler
 from deployment.service import Session, serve_one
@@ -97,10 +97,11 @@ def test_estimates_and_failing_nodes_are_seen_alike(address):
     assert same_log(Starling, Setup(HOMOGENEOUS, Curved(), scenario), busy_workload(2), address, seed=3) >= 75
 
 
-def test_random_worlds_with_cores_memory_contention_and_plans_are_seen_alike(tmp_path):
+@pytest.mark.parametrize("pairs", [False, True])
+def test_random_worlds_with_cores_memory_contention_and_plans_are_seen_alike(tmp_path, pairs):
     compared = 0
     for seed in range(40):
-        world = random_world(seed)
+        world = random_world(seed, pairs=pairs)
         information = world.setup.scenario.information
         if information.hides_throughput or information.work == "predicted":
             continue
@@ -111,6 +112,14 @@ def test_random_worlds_with_cores_memory_contention_and_plans_are_seen_alike(tmp
         played = same_log(world.scheduler, world.setup, world.workload, f"unix:{tmp_path / str(seed)}", world.seed)
         compared += played
     assert compared > 200
+
+
+@pytest.mark.parametrize("inner", [Tiresias, Starling])
+def test_schedulers_with_pairs_decide_alike_through_the_protocol(inner, tmp_path):
+    world = random_world(6, plain=True, pairs=True)
+    logs = [run_episode(Packing(inner()), Simulator(world.workload, world.setup, 6)).log]
+    assert (logs[0].events["beside"] >= 0).any()
+    assert same_log(lambda: Packing(inner()), world.setup, world.workload, f"unix:{tmp_path / 's'}", 6) > 20
 
 
 def test_predicted_work_is_seen_alike():
@@ -150,12 +159,9 @@ def test_a_scenario_that_hides_throughputs_is_refused(address):
         run_episode(RemoteScheduler(address), Simulator(busy_workload(1), setup), compiled=False)
 
 
-def test_a_scenario_in_which_jobs_share_gpus_is_refused(address):
-    world = random_world(0, pairs=True)
-    with pytest.raises(MurmurationError, match="messages do not say who shares GPUs with whom"):
-        Mirror(world.setup)
-    with pytest.raises(MurmurationError, match="messages do not say who shares GPUs with whom"):
-        run_episode(RemoteScheduler(address), Simulator(world.workload, world.setup), compiled=False)
+def test_pairs_are_refused_for_clusters_that_cannot_make_them():
+    with pytest.raises(MurmurationError, match="on a real cluster jobs get GPUs of their own so far"):
+        Mirror(random_world(0, pairs=True).setup)
 
 
 def test_a_socket_file_is_private_and_is_not_taken_from_somebody_who_listens(tmp_path):

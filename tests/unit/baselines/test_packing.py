@@ -1,13 +1,15 @@
 """Jobs beside others on the same GPUs, around any scheduler."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from baselines import Fifo, Packing, Sia, Srtf, Starling, Tiresias
+from baselines.parts.linear_gaussian import LinearGaussian
 from envs.evaluation.audit import Audit
-from envs.simulation import Information, RunResult, Scenario, Setup, Simulator, run_episode
+from envs.performance import IdealModel
+from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import random_world
@@ -68,6 +70,39 @@ def test_the_inner_scheduler_gives_a_guest_gpus_of_its_own_when_they_are_free():
     assert result.finished.all()
 
 
+@dataclass(frozen=True)
+class Deceptive(IdealModel):
+    """Pairs keep 0.9 each, except for "a" and "b", which keep 0.3 each."""
+
+    models: tuple[str, ...] = ("a", "b", "c", "d", "e", "f")
+
+    def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
+        return 0.3 if {model, other} == {"a", "b"} else 0.9
+
+
+@pytest.mark.parametrize("parted_below", [0.0, 1.0])
+def test_a_pair_that_turns_out_to_lose_is_parted_at_the_next_round(parted_below):
+    """At 10, when the third job comes, the first two have shown what they keep; the third takes the guest's place."""
+    jobs = [JobSpec(i, 10.0 * (i == 2), 1, 100.0, model) for i, model in enumerate("abc")]
+    scenario = Scenario(
+        restart_delay=0.0,
+        sharing="pairs",
+        batch_sizes="usual",
+        information=Information(throughput="observed", stated_error=0.0, sample_error=0.0),
+    )
+    setup = Setup(ClusterSpec((NodeSpec("V100", 1),), "one"), Deceptive(), scenario, LinearGaussian())
+    result = run_episode(Packing(Fifo(), parted_below=parted_below), Simulator(Workload.of(jobs, "few"), setup))
+    shared = result.log.events[(result.log.events["beside"] >= 0) & (result.log.events["time"] <= 10.0)]
+    stopped = result.log.events[result.log.events["kind"] == EventKind.STOP]
+    if parted_below:
+        assert shared[["time", "job", "beside"]].tolist() == [(0.0, 1, 0), (10.0, 2, 0)]
+        assert stopped[["time", "job"]].tolist() == [(10.0, 1)]
+    else:
+        assert shared[["time", "job", "beside"]].tolist() == [(0.0, 1, 0)]
+        assert not stopped.size
+    assert result.finished.all()
+
+
 def test_without_sharing_it_is_the_inner_scheduler():
     for seed in range(12):
         world = random_world(seed)
@@ -100,4 +135,6 @@ def test_it_plays_random_worlds_with_pairs(name):
 def test_settings_out_of_range_are_refused():
     with pytest.raises(MurmurationError, match=r"Packing: least_gain is nan, urgency 0\.5, least_kept 0\.0"):
         Packing(Fifo(), least_gain=float("nan"))
+    with pytest.raises(MurmurationError, match=r"Packing: parted_below is 3; it must be from 0 to 2"):
+        Packing(Fifo(), parted_below=3)
     assert np.isfinite(Packing(Fifo()).least_gain)

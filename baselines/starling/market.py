@@ -1,10 +1,11 @@
 """Starling as a market: it proposes an allocation for every episode of a batch, and clears the bids of node agents."""
 
 from copy import copy
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from baselines.packed_market import PackedMarket
 from baselines.parts.scalability import Analyser
 from baselines.starling.batch_bids import name_batches, shift_batches
 from baselines.starling.compiled import Deciding, changed_rows, deciding, propose
@@ -19,7 +20,7 @@ from envs.simulation import Setup, SimulationView, State, ThroughputTable
 from envs.simulation.clearing import placements_of
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import jit
-from envs.simulation.market import BidArrays, Changes, add_row, clear_changes, in_round, no_changes
+from envs.simulation.market import BidArrays, Changes, Market, add_row, clear_changes, in_round, no_changes
 from envs.simulation.overriding import find_override
 from envs.simulation.world import World, slice_batch
 from envs.types import BoolArray, FloatArray, IntArray, MurmurationError
@@ -107,6 +108,7 @@ class StarlingMarket:
 
     Bids of 0 give what `Starling.schedule` decides, to the bit. Where throughputs must be found out, it decides on the
     beliefs of the view that `begin` is given, so `begin` is called in every round, and it explores as Starling does.
+    Where jobs may share GPUs, those that Starling leaves waiting go beside others, as `baselines.packing.Packing` does.
 
     Where the scenario lets batch sizes be chosen, it names those of best goodput, if Starling does. A bid for a batch
     size moves the one that is named (`baselines.starling.batch_bids.shifted_batch`) when the job starts, or gets other
@@ -145,8 +147,13 @@ class StarlingMarket:
         """Leave out the kernels' addresses, which mean nothing in another process."""
         return self.__dict__ | {"_decision": None}
 
-    def attach(self, setup: Setup, table: ThroughputTable, state: State) -> Self:
-        """Return a market with tables for the episodes of a state; what an attached one explores goes on."""
+    def attach(self, setup: Setup, table: ThroughputTable, state: State) -> Market:
+        """Return a market with tables for the episodes of a state; what an attached one explores goes on.
+
+        Where jobs may share GPUs, it is a `PackedMarket` around this one.
+        """
+        if setup.scenario.sharing != "off":
+            return PackedMarket(self).attach(setup, table, state)
         market = copy(self)
         market._explorations = dict(self._explorations)
         market._analyser, market._tables, market._decision = None, None, None

@@ -40,7 +40,6 @@ class EpisodeBatch(ABC):
     """
 
     takes_own_curves: ClassVar[bool] = False  # whether episodes may have hidden or drawn throughputs
-    takes_pairs: ClassVar[bool] = False  # whether jobs may share GPUs
 
     def __init__(
         self,
@@ -60,11 +59,6 @@ class EpisodeBatch(ABC):
                 f"information.throughput is {setup.scenario.information.throughput}: this environment cannot hide "
                 "throughputs yet; train with env=options, or with information.throughput=exact and evaluate the policy "
                 "as a scheduler"
-            )
-        if setup.scenario.sharing != "off" and not self.takes_pairs:
-            raise MurmurationError(
-                f"scenario.sharing is {setup.scenario.sharing}: here no jobs can share GPUs yet; train with "
-                "env=options, or with scenario.sharing=off and evaluate the policy as a scheduler"
             )
         self.setup = setup
         self.cluster, self.scenario = setup.cluster, setup.scenario

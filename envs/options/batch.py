@@ -68,7 +68,6 @@ class OptionBatch(EpisodeBatch):
     """
 
     takes_own_curves: ClassVar[bool] = True
-    takes_pairs: ClassVar[bool] = True
 
     def __init__(
         self,

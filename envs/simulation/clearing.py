@@ -9,6 +9,7 @@ from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import Records
 from envs.simulation.market import Changes, plan_changes
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.snapshot import SimulationView
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.world import World
@@ -89,6 +90,40 @@ def plan_all(changes: Changes, worlds: World, state: State, table: ThroughputTab
         code, place = wrong[b].tolist()
         about = f"row {place}" if code == requested.NOT_THERE else f"job {changed_placements(changes, b)[place]['job']}"
         raise AllocationError(f"market: in episode {b} its changes name {REASONS[code]} ({about}); the market is wrong")
+
+
+def write_allocation(allocation: Allocation, view: SimulationView, changes: Changes, b: int) -> None:
+    """Write an allocation that keeps running jobs as the changes of one episode: the opposite of `fill_allocation`.
+
+    Args:
+        allocation: names no plans.
+        view: the episode.
+        changes: of the batch; those of the episode are empty.
+        b: the episode.
+    """
+    pairs = view.pairs
+    placements = {job: placement for job, placement in allocation.changes.items() if placement is not None}
+    for owner, guest in pairs.items():  # an owner that changes in place keeps its guest
+        if owner in placements and guest not in allocation.changes:
+            beside = allocation.placement(guest)
+            if beside is not None and beside.beside == owner:
+                placements[guest] = beside
+    stopped = [job for job in view.running.tolist() if job in allocation.changes and job not in placements]
+    changes.num_stopped[b] = len(stopped)
+    changes.stopped[b, : len(stopped)] = stopped
+    count = 0
+    for job, placement in sorted(placements.items(), key=lambda each: each[1].beside is not None):
+        named = (NAMED_CPUS if placement.cpus else 0) | (NAMED_MEMORY if placement.memory else 0)
+        for node, gpus in placement.gpus.items():
+            row = changes.rows[b, count]
+            row.job, row.node, row.gpus, row.named = job, node, gpus, named
+            row.cpus = np.nan if placement.cpus is None else placement.cpus[node]
+            row.memory = np.nan if placement.memory is None else placement.memory[node]
+            row.plan, row.batch_size, row.exact, row.sample_traffic = -1, placement.batch_size or 0, 0.0, 0.0
+            row.owner = 0 if placement.beside is None else placement.beside + 1
+            count += 1
+    changes.num_rows[b] = count
+    changes.next_decision[b] = allocation.next_decision
 
 
 def fill_allocation(changes: Changes, b: int, allocation: Allocation) -> Allocation:

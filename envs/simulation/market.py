@@ -24,8 +24,8 @@ class BidArrays(NamedTuple):
     All are natural logarithms of a factor, so 0.7 doubles and -0.7 halves: `priority` on the key by which a market
     orders jobs (a lower key is first), `size` on the GPUs that a job should have, `growth` on its weight when further
     GPUs are given out, `restart` on what a change is assumed to cost it, `cores` on the weight of its shortage of cores
-    and memory, `affinity` on the value of a node for it, `batch` on its batch size where it may be chosen. A market may
-    ignore bids that it has no use for, and its documentation says so.
+    and memory, `affinity` on the value of a node for it, alone or beside another job, `batch` on its batch size where
+    it may be chosen. A market may ignore bids that it has no use for, and its documentation says so.
 
     Attributes:
         priority, size, growth, restart, cores: float64[B, num_jobs].

@@ -8,7 +8,7 @@ from envs.performance import without_draw
 from envs.simulation.throughput import ThroughputTable
 from envs.types import BoolArray, FloatArray, IntArray
 
-Pair = tuple[int, int, int]  # GPU type, model, the model beside it
+PairCell = tuple[int, int, int]  # GPU type, model, the model beside it
 LEAST_KEPT = 0.01  # of its throughput, as believed; what is measured never falls so low
 LEAST_REST = 1e-6  # variance of what no other pair tells, so that pairs which were seen can always be told apart
 
@@ -61,7 +61,7 @@ class PairPrior:
         """Return the covariance of logarithms: float64[len(some), len(others)].
 
         Args:
-            some, others: int64[n, 3], the fields of `Pair`.
+            some, others: int64[n, 3], the fields of a `PairCell`.
         """
         gpu_type, model, beside = some.T[:, :, None]
         its_type, its_model, its_beside = others.T[:, None, :]
@@ -97,7 +97,7 @@ class PairBeliefs:
         first = np.array([names.index(name) for name in known])
         self._truth = truth.pair_factors[:, first[:, None], first]
         self._prior, self._error = prior, error
-        self._samples: dict[Pair, list[float]] = {}
+        self._samples: dict[PairCell, list[float]] = {}
 
     def copy(self) -> "PairBeliefs":
         """Return beliefs that equal these and learn on their own."""

@@ -137,4 +137,4 @@ def test_settings_out_of_range_are_refused():
         Packing(Fifo(), least_gain=float("nan"))
     with pytest.raises(MurmurationError, match=r"Packing: parted_below is 3; it must be from 0 to 2"):
         Packing(Fifo(), parted_below=3)
-    assert np.isfinite(Packing(Fifo()).least_gain)
+    assert np.isfinite(Packing(Fifo()).rule.least_gain)

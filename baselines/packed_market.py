@@ -18,8 +18,8 @@ class PackedMarket:
     """`baselines.packing.Packing` as a market, on the bids of nodes.
 
     The inner market clears the bids on a copy of the cluster in which all guests wait. Its waiting jobs then go beside
-    running ones by the rule of `Packing`, in which a node's affinity for a job is also a factor on what the job gains
-    beside another one on that node. Bids of 0 give what `Packing` decides around the inner market's scheduler.
+    running ones by the rule of `Packing`; the affinities of nodes choose between those beside which a job gains enough.
+    Bids of 0 give what `Packing` decides around the inner market's scheduler.
 
     Args:
         inner: decides who gets GPUs, in worlds in which nobody shares.

@@ -145,8 +145,9 @@ class PairingRule:
             view: the cluster.
             decided: made on a copy of it in which all guests wait (`without_guests`), or on the view where there are
                 none.
-            affinity: float64[num_jobs, num_nodes], logarithms of factors on what a job gains on GPUs of a node; the
-                mean over the GPUs counts. None for 0.
+            affinity: float64[num_jobs, num_nodes], logarithms of factors on what is gained by a job on GPUs of a node,
+                of which the mean over its GPUs counts. They choose between jobs beside which it gains enough without
+                them. None for 0.
         """
         allocation = beside_kept_owners(view, decided) if view.pairs else decided
         if view.num_beliefs:
@@ -179,20 +180,19 @@ class PairingRule:
             if not free.any():
                 return
             weight = (left[job] / left[owners.jobs]) ** self.urgency if known else np.ones(len(free))
-            liking = np.ones(len(free)) if affinity is None else np.exp(owners.mean_of(affinity[job]))
-            gain = np.where(free, self._gains(view, job, owners, weight, liking), -np.inf)
+            gain = np.where(free, self._gains(view, job, owners, weight), -np.inf)
             for row in np.flatnonzero(gain > self.least_gain).tolist():
                 gain[row] -= loads.lost(job, owners.placements[row])
-            best = int(gain.argmax())
-            if gain[best] > self.least_gain:
+            enough = gain > self.least_gain
+            if enough.any():
+                liking = 1.0 if affinity is None else np.exp(owners.mean_of(affinity[job]))
+                best = int(np.where(enough, gain * liking, -np.inf).argmax())
                 placement = Placement(owners.placements[best].gpus, beside=int(owners.jobs[best]))
                 allocation.place(job, placement)
                 loads.add(job, placement)
                 free[best] = False
 
-    def _gains(
-        self, view: ClusterView, job: JobId, owners: Owners, weight: FloatArray, liking: FloatArray
-    ) -> FloatArray:
+    def _gains(self, view: ClusterView, job: JobId, owners: Owners, weight: FloatArray) -> FloatArray:
         """float64[num_owners]: what is gained by placing a job beside each owner; -inf where it cannot go."""
         throughputs, most_nodes = view.throughputs(job), view.most_nodes(job)
         size = np.minimum(owners.num_gpus, throughputs.shape[1] - 1)
@@ -204,7 +204,7 @@ class PairingRule:
         reached = _least(most_nodes[:, size].T.astype(np.float64), owners.on_type) >= owners.num_nodes
         usual = throughputs[:, min(int(view.num_gpus[job]), throughputs.shape[1] - 1)].max()
         fits = sized & reached & (kept > 0) & (np.minimum(kept, left) >= self.least_kept) & (there > 0) & (usual > 0)
-        gain = liking * kept * there / max(usual, 1e-12) - weight * (1.0 - left)
+        gain = kept * there / max(usual, 1e-12) - weight * (1.0 - left)
         found: FloatArray = np.where(fits, gain, -np.inf)
         return found
 

@@ -101,12 +101,12 @@ def two_nodes(affinity: list[float]) -> list[tuple[int, int]]:
     return [(int(row.job), int(row.owner) - 1) for row in rows]
 
 
-def test_affinity_chooses_beside_whom_a_job_goes_and_whether():
-    """It gains 0.75 - 0.25 beside either job; with a third of the value, 0.25 - 0.25: nothing."""
+def test_affinity_chooses_beside_whom_a_job_goes_and_not_whether():
+    """It gains 0.75 - 0.25 beside either job."""
     assert two_nodes([0.0, 0.0]) == [(2, 0)]
     assert two_nodes([0.0, 0.1]) == [(2, 1)]
     assert two_nodes([-2.0, 0.0]) == [(2, 1)]
-    assert two_nodes([np.log(1 / 3)] * 2) == []
+    assert two_nodes([-4.0, -4.0]) == [(2, 0)]
 
 
 def test_fifo_as_inner_market_is_packing_around_fifo():

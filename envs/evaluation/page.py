@@ -1,6 +1,7 @@
 """A comparison as a page of Markdown."""
 
 import math
+import re
 
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.table import all_columns
@@ -13,8 +14,7 @@ def markdown_page(comparison: Comparison) -> str:
     columns = all_columns(comparison)
     rows = [[column.cells[row] for column in columns] for row in [*by_figure(comparison), *rows_below(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
-    left_out = [f"- {name} {failure}" for name, failure in comparison.failures.items()]
-    left_out += [f"- {name} is left out: {reason}" for name, reason in comparison.inapplicable.items()]
+    left_out = [f"- {line}" for line in lines_of_missing(comparison)]
     table = [f"| {' | '.join(line)} |" for line in lines]
     said = [f"- {line}" for line in comparison.caption_lines]
     return "\n".join([*table, "", *left_out, *([""] if left_out else []), *said]) + "\n"
@@ -40,13 +40,25 @@ def task_table(comparison: Comparison) -> str:
     if not math.isnan(comparison.bound_ratio(best)):
         said.append(f"The best row{of_all}, {best}, is {comparison.bound_ratio(best) - 1:.0%} above its lower bound.")
     said += [comparison.interval_widths] if comparison.interval_widths else []
-    said += [f"{name} {failure}." for name, failure in comparison.failures.items()]
-    reasons: dict[str, list[str]] = {}
-    for name, reason in comparison.inapplicable.items():
-        reasons.setdefault(reason, []).append(name)
-    said += [f"Left out: {', '.join(names)} ({reason})." for reason, names in reasons.items()]
+    said += [f"{line}." for line in lines_of_missing(comparison)]
     said += comparison.remarks
     return "\n".join([*table, "", " ".join(said)]) + "\n"
+
+
+def lines_of_missing(comparison: Comparison) -> list[str]:
+    """Return a line for each scheduler that failed, and one for each reason for which others were left out.
+
+    A refusal begins with the name that the scheduler gives itself (`Optimus: needs remaining work ...`), which does not
+    tell reasons apart.
+    """
+    reasons: dict[str, list[str]] = {}
+    for name, reason in comparison.inapplicable.items():
+        reasons.setdefault(re.sub("^not applicable: [^:(]+: ", "not applicable: ", reason), []).append(name)
+    failed = [f"{name} {failure}" for name, failure in comparison.failures.items()]
+    return failed + [
+        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} left out: {reason}"
+        for reason, names in reasons.items()
+    ]
 
 
 def by_figure(comparison: Comparison) -> list[int]:

@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 from envs.evaluation.aggregate import Aggregate
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.gantt import TimeAxis
+from envs.evaluation.page import lines_of_missing
 from envs.evaluation.plain_values import plain
 from envs.evaluation.webpage.charts import Chart, ComparisonCharts
 from envs.evaluation.webpage.explorer import explorer, explorer_data
@@ -154,9 +155,8 @@ def schedule_sections(
 
 def settings_sections(comparison: Comparison, extras: PageExtras) -> list[str]:
     """Return how to read the figures, failures, settings, configuration and versions."""
-    left_out = [f"{name} {failure}" for name, failure in comparison.failures.items()]
-    left_out += [f"{name} is left out: {reason}" for name, reason in comparison.inapplicable.items()]
-    found = [section("How to read the figures", bullets([*left_out, *comparison.caption_lines]))]
+    lines = [*lines_of_missing(comparison), *comparison.caption_lines]
+    found = [section("How to read the figures", bullets(lines))]
     settings = json.dumps(plain(dict(comparison.settings)), indent=2)
     folded = [("Settings and workloads", settings), ("Configuration", extras.configuration)]
     details = "".join(

@@ -4,7 +4,7 @@ import pytest
 
 from envs.evaluation import Comparison
 from envs.evaluation.compare import compare_schedulers
-from envs.evaluation.page import by_figure, markdown_page
+from envs.evaluation.page import by_figure, lines_of_missing, markdown_page
 from envs.performance import IdealModel
 from envs.simulation import Setup
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
@@ -43,6 +43,20 @@ def test_the_page_states_left_out_schedulers_and_the_caption(comparison):
     page = markdown_page(comparison)
     assert "- blind is left out: not applicable: needs remaining work" in page
     assert page.endswith("".join(f"\n- {line}" for line in comparison.caption.splitlines()) + "\n")
+
+
+def test_schedulers_are_left_out_together_if_only_their_own_names_tell_the_reasons_apart():
+    why = "needs remaining work, which this scenario hides (information.work is none)"
+    idle = [fabricated([Told(0, 1, 5)], end=9)]
+    inapplicable = {
+        "afs": f"not applicable: Afs: {why}",
+        "greedy": "it chooses batch sizes: jobs keep theirs",
+        "gavel": f"not applicable: Gavel with objective=makespan: {why}",
+    }
+    assert lines_of_missing(Comparison({"idle": idle}, inapplicable)) == [
+        f"afs, gavel are left out: not applicable: {why}",
+        "greedy is left out: it chooses batch sizes: jobs keep theirs",
+    ]
 
 
 def test_without_a_mean_the_order_is_that_of_the_comparison():

@@ -98,6 +98,7 @@ class PairBeliefs:
         self._truth = truth.pair_factors[:, first[:, None], first]
         self._prior, self._error = prior, error
         self._samples: dict[PairCell, list[float]] = {}
+        self._factors: FloatArray | None = None  # those after the last sample
 
     def copy(self) -> "PairBeliefs":
         """Return beliefs that equal these and learn on their own."""
@@ -115,10 +116,16 @@ class PairBeliefs:
             error: of the sample, as a logarithm.
         """
         pair = gpu_type, int(self._rows[model]), int(self._rows[other])
+        self._factors = None
         self._samples.setdefault(pair, []).append(float(np.log(self._truth[pair])) + error)
 
     def factors(self) -> FloatArray:
         """float64[num_gpu_types, num_models, num_models]: what is kept beside another job, by the table's models."""
+        if self._factors is None:
+            self._factors = self._believe()
+        return self._factors
+
+    def _believe(self) -> FloatArray:
         shape = self._truth.shape
         logs = np.broadcast_to(self._prior.mean[:, None, None], shape).copy()
         if self._samples:

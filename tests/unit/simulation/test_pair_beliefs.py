@@ -152,6 +152,7 @@ def test_schedulers_make_pairs_on_what_they_believe():
     assert simulator.beliefs is not None
     pairs: Any = simulator.beliefs._pairs
     pairs._prior = replace(pairs._prior, mean=np.full_like(pairs._prior.mean, np.log(0.01)))
+    pairs._factors = None
     assert not (run_episode(Packing(Starling()), simulator).log.events["beside"] >= 0).any()
 
 

@@ -90,7 +90,7 @@ def test_a_slow_reference_serves_too():
 def test_the_short_table_names_the_task_and_who_is_left_out(comparison):
     page = task_table(comparison)
     assert "toy-v1 (0123): 8 episodes" in page
-    assert "Left out: greedy (it takes what it wants)." in page
+    assert "greedy is left out: it takes what it wants." in page
     assert "Intervals of mean JCT are +-" in comparison.interval_widths
     assert f" {comparison.interval_widths} " in page
     assert page.splitlines()[2].startswith("| quick |")

@@ -129,7 +129,7 @@ def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, t
     tables = [path.read_text() for path in (tmp_path / "runs" / "compare").glob("*/table.md")]
     (table,) = [text for text in tables if "hesrpt" in text]
     assert "srtf: source files have changed since it was recorded; again=true plays it anew." in table
-    assert "Left out: las (its record is not used: it cannot be: " in table
+    assert "las is left out: its record is not used: it cannot be: " in table
 
 
 def test_an_interrupt_keeps_the_schedulers_that_are_finished(play, tmp_path, monkeypatch):

@@ -8,8 +8,7 @@ import numpy as np
 from baselines.packing import PairingRule, without_guests
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.clearing import fill_allocation, write_allocation
-from envs.simulation.market import BidArrays, Changes, Market
-from envs.simulation.requested import REQUESTED
+from envs.simulation.market import BidArrays, Changes, Market, no_changes
 from envs.simulation.world import World, batch_world
 from envs.types import FloatArray
 
@@ -38,7 +37,7 @@ class PackedMarket:
         """Return a market for the episodes of a state; what is known of the episodes goes on."""
         market = copy(self)
         market._setup = setup
-        market._proposed, market._cleared = changes_with_pairs(state), changes_with_pairs(state)
+        market._proposed, market._cleared = no_changes(state, 2), no_changes(state, 2)
         market._views, market._copies = dict(self._views), dict(self._copies)
         return market
 
@@ -108,18 +107,6 @@ class _LonelyCopy:
         source = copied.view if view.pairs else view
         alone = fill_allocation(decided, 0, source.allocation(keep_running=True))
         write_allocation(rule.with_pairs(view, alone, affinity), view, changes, b)
-
-
-def changes_with_pairs(state: State) -> Changes:
-    """Allocate empty changes for a state in which two jobs may hold each GPU."""
-    batch, rows = len(state.jobs), 2 * int(state.nodes["num_gpus"][0].sum())
-    return Changes(
-        np.zeros(batch, np.int64),
-        np.zeros((batch, rows), np.int64),
-        np.zeros(batch, np.int64),
-        np.zeros((batch, rows), REQUESTED).view(np.recarray),
-        np.full(batch, np.inf),
-    )
 
 
 def bids_for_copy(bids: BidArrays, b: int, state: State) -> BidArrays:

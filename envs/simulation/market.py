@@ -68,14 +68,19 @@ def no_bids(state: State) -> BidArrays:
     return BidArrays(priority, size, growth, restart, cores, np.zeros((batch, jobs, state.nodes.shape[1])), sizes)
 
 
-def no_changes(state: State) -> Changes:
-    """Allocate empty changes for a state; a placement has at most one row for each GPU of the cluster."""
-    batch, gpus = len(state.jobs), int(state.nodes["num_gpus"][0].sum())
+def no_changes(state: State, jobs_per_gpu: int = 1) -> Changes:
+    """Allocate empty changes for a state.
+
+    Args:
+        state: of the episodes.
+        jobs_per_gpu: the most jobs that hold a GPU; a placement has at most one row for each GPU of the cluster.
+    """
+    batch, rows = len(state.jobs), jobs_per_gpu * int(state.nodes["num_gpus"][0].sum())
     return Changes(
         np.zeros(batch, np.int64),
-        np.zeros((batch, gpus), np.int64),
+        np.zeros((batch, rows), np.int64),
         np.zeros(batch, np.int64),
-        np.zeros((batch, gpus), REQUESTED).view(np.recarray),
+        np.zeros((batch, rows), REQUESTED).view(np.recarray),
         np.full(batch, np.inf),
     )
 

@@ -15,7 +15,7 @@ LEAST_REST = 1e-6  # variance of what no other pair tells, so that pairs which w
 
 @dataclass(frozen=True)
 class PairPrior:
-    """What is believed of all pairs before one was seen.
+    """The belief about all pairs before one of them was seen.
 
     The logarithm of the fraction that model m keeps beside model n on GPUs of type t is
     `mean[t] + loss[m] + harm[n] + together[m, n] + rest[m, n, t]`, the last four normal with mean 0; loss and harm of
@@ -80,7 +80,7 @@ def _within(off: FloatArray, fits: BoolArray, axis: int) -> float:
 
 
 class PairBeliefs:
-    """What running pairs have shown, and what follows from it for all pairs: the median of a Gaussian posterior.
+    """Samples of running pairs, and the belief about all pairs that follows: the median of a Gaussian posterior.
 
     Which models fit into the memory of a GPU together is known.
 

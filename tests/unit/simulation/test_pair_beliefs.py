@@ -1,4 +1,4 @@
-"""What two jobs keep of their throughput on the same GPUs, where it must be found out."""
+"""Beliefs about the fraction of its throughput that a job keeps on GPUs that it shares with another one."""
 
 from dataclasses import replace
 from typing import Any

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,9 @@ import numpy as np
 from deployment.adapter import ActionRefusedError, ClusterAdapter, NodeStatus, TaskNote, TaskStatus
 from deployment.jobs import DONE, STOPPED, read_report
 from deployment.journal import CARRIED_OUT, INTENDED, REFUSED, SHADOWED, Journal, read_journal
+from deployment.messages import read_placement, write_placement
 from deployment.mirror import Mirror, decide
+from deployment.reading import Entry
 from deployment.records import JobRun
 from deployment.state import ClusterState, Decision
 from envs.scheduling import Scheduler
@@ -147,7 +149,8 @@ class Bridge:
             run = self.runs[line["job"]]
             if line["action"] == "start" and line["phase"] == INTENDED:
                 run.segment, run.ordered = line["segment"], line["time"]
-                run.placement = Placement({names[name]: count for name, count in line["gpus"].items()})
+                named = read_placement(Entry(line, JOURNAL).field("placement"))
+                run.placement = replace(named, gpus={names[name]: count for name, count in line["gpus"].items()})
                 run.num_restarts += not math.isnan(run.start_time)
                 run.start_time = min(run.start_time, line["now"]) if run.start_time == run.start_time else line["now"]
             elif line["action"] == "start":
@@ -344,7 +347,8 @@ class Bridge:
         if not self._may_act():
             return
         gpus = {self.nodes[node].name: count for node, count in placement.gpus.items()}
-        about = {"job": run.spec.id, "segment": run.segment + 1, "gpus": gpus}
+        about: dict[str, object] = {"job": run.spec.id, "segment": run.segment + 1, "gpus": gpus}
+        about["placement"] = write_placement(placement)  # also what it names besides GPUs
         about |= {"time": self.clock.wall(), "now": self.clock.now()}
         if self.rules.shadow:
             self.journal.write(SHADOWED, "start", **about)

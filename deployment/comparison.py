@@ -18,15 +18,17 @@ class DeployedResult:
 
     Attributes:
         scheduler: its name.
-        table: float64[num_jobs, len(COLUMNS)]. JCT in the simulator, in the simulator with the measured latencies, and
-            on the cluster; of the last minus the first, the parts by the manager's starts and stops and by the bridge's
-            lateness, each over the job's own orders, and the rest: waiting for others, and other decisions. In scaled
-            seconds; NaN for jobs that did not finish.
+        table: float64[num_jobs, len(COLUMNS)]. JCT in the simulator, in the simulator with the measured latencies (mean
+            of its plays), and on the cluster; of the last minus the first, the parts by the manager's starts and stops
+            and by the bridge's lateness, each over the job's own orders, and the rest: waiting for others, and other
+            decisions. In scaled seconds; NaN for jobs that did not finish.
+        plays: float64[plays]: mean JCT of each play in the simulator with latencies, scaled seconds.
         counts: what happened, by name.
     """
 
     scheduler: str
     table: FloatArray
+    plays: FloatArray
     counts: dict[str, int]
 
     def mean(self, column: str) -> float:
@@ -43,7 +45,7 @@ class DeployedResult:
 def compare_plays(
     scheduler: str,
     simulated: RunResult,
-    with_latencies: RunResult,
+    with_latencies: Sequence[RunResult],
     runs: Sequence[JobRun],
     scale: float,
     counts: dict[str, int],
@@ -53,19 +55,27 @@ def compare_plays(
     Args:
         scheduler: its name.
         simulated: in the simulator as the task has it.
-        with_latencies: in the simulator with the latencies of the cluster as start and restart costs.
+        with_latencies: in the simulator with latencies of the cluster as start and restart costs, a play for each time
+            that they were measured: one that starts a second later can change which job is preempted.
         runs: on the cluster.
         scale: scaled seconds in a second of real time.
         counts: what happened on the cluster.
     """
     table = np.full((len(runs), len(COLUMNS)), np.nan)
     table[:, 0] = np.arange(len(runs))
-    for column, result in ((1, simulated), (2, with_latencies)):
-        records = result.records
-        table[records["job"], column] = records["finish_time"] - records["submit_time"]
+    table[:, 1] = _completion_times(simulated)
+    plays = np.array([_completion_times(result) for result in with_latencies])
+    table[:, 2] = plays.mean(axis=0)
     for row, run in zip(table, runs, strict=True):
         found = run.latencies
         row[3] = run.finish_time - run.spec.submit_time
         row[4:7] = np.array([found.start, found.stop, found.late]) * scale
     table[:, 7] = table[:, 3] - table[:, 1] - table[:, 4:7].sum(axis=1)
-    return DeployedResult(scheduler, table, counts)
+    return DeployedResult(scheduler, table, plays.mean(axis=1), counts)
+
+
+def _completion_times(result: RunResult) -> FloatArray:
+    """float64[num_jobs]: JCT by job."""
+    times = np.full(len(result.records), np.nan)
+    times[result.records["job"]] = result.records["finish_time"] - result.records["submit_time"]
+    return times

@@ -15,17 +15,36 @@ PATIENCE: Seconds = 60.0
 
 @dataclass(frozen=True)
 class MeasuredLatencies:
-    """Means in seconds of real time.
+    """Seconds of real time, one entry for each task that was started for them; none where nothing was measured.
 
     Attributes:
         start: from the order to start a task to its first process.
         stop: from the order to stop to the checkpoint.
         restart: from the order to stop and start a task to the first process of its next segment.
+        look: of one look at the cluster.
     """
 
-    start: float
-    stop: float
-    restart: float
+    start: Sequence[float] = ()
+    stop: Sequence[float] = ()
+    restart: Sequence[float] = ()
+    look: Sequence[float] = ()
+
+    def costs(self, interval: Seconds) -> list[tuple[float, float]]:
+        """Return what a start and a restart cost from the event that calls for them on, for each task.
+
+        Args:
+            interval: seconds of real time between two looks: an event waits half of it, and for the look.
+        """
+        late = [interval / 2.0 + look for look in self.look]
+        return [
+            (start + wait, restart + wait) for start, restart, wait in zip(self.start, self.restart, late, strict=True)
+        ]
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{name.replace('restart', 'stop and start')} {statistics.mean(values):.3f} s"
+            for name, values in vars(self).items()
+        )
 
 
 def measure_latencies(
@@ -42,11 +61,14 @@ def measure_latencies(
     Raises:
         ActionRefusedError: the manager refuses, or a task does not run within a minute.
     """
-    starts, stops, restarts = [], [], []
+    starts, stops, restarts, looks = [], [], [], []
     nodes = [node for node in adapter.nodes() if node.up]
     for number in range(count):
         place, gpus = folder / str(number), {nodes[number % len(nodes)].name: 1}
         place.mkdir(parents=True)
+        ordered = time.time()
+        adapter.tasks()
+        looks.append(time.time() - ordered)
         ordered = time.time()
         adapter.start(TaskNote(number, 1, gpus), command(place, 1), place)
         starts.append(_wait(place, 1).began - ordered)
@@ -57,7 +79,7 @@ def measure_latencies(
         ordered = time.time()
         _stop(adapter, number)
         stops.append(_wait(place, 2, running=False).updated - ordered)
-    return MeasuredLatencies(*(statistics.mean(each) for each in (starts, stops, restarts)))
+    return MeasuredLatencies(starts, stops, restarts, looks)
 
 
 def _stop(adapter: ClusterAdapter, number: int) -> None:

@@ -100,7 +100,7 @@ def write_round(state: ClusterState) -> bytes:
 def write_decision(now: float, decision: Decision) -> bytes:
     """Return the line of an answer: EXECUTE_JOB, STOP_JOB and CALL_ME_LATER."""
     events: list[tuple[str, dict[str, Any]]] = [
-        ("EXECUTE_JOB", {"job_id": job, "placement": _placement(placement)})
+        ("EXECUTE_JOB", {"job_id": job, "placement": write_placement(placement)})
         if placement
         else ("STOP_JOB", {"job_id": job})
         for job, placement in decision.placements.items()
@@ -124,10 +124,11 @@ def _state(state: JobState) -> dict[str, Any]:
     values: dict[str, Any] = {name: _known(getattr(state, name)) for name in ("attained_service", *TIMES)}
     values |= {name: getattr(state, name) for name in COUNTS}
     values |= {"likely_work": list(state.likely_work)}
-    return {"job_id": state.job, "placement": _placement(state.placement) if state.placement else None, **values}
+    return {"job_id": state.job, "placement": write_placement(state.placement) if state.placement else None, **values}
 
 
-def _placement(placement: Placement) -> dict[str, Any]:
+def write_placement(placement: Placement) -> dict[str, Any]:
+    """Return a placement as JSON values, by node number; see `read_placement`."""
     amounts = {name: getattr(placement, name) for name in ("gpus", "cpus", "memory")}
     data: dict[str, Any] = {
         name: {str(n): x for n, x in found.items()} for name, found in amounts.items() if found is not None
@@ -283,7 +284,7 @@ def _read_state(entry: Entry) -> JobState:
     service = entry.optional("attained_service")
     return JobState(
         entry.field("job_id").whole(0, MOST_JOBS),
-        None if placement is None else _read_placement(placement),
+        None if placement is None else read_placement(placement),
         0.0 if service is None else service.number(),
         likely_work=() if likely is None else tuple(each.number() for each in likely.items(1000)),
         **numbers,
@@ -291,7 +292,12 @@ def _read_state(entry: Entry) -> JobState:
     )
 
 
-def _read_placement(entry: Entry) -> Placement:
+def read_placement(entry: Entry) -> Placement:
+    """Read a placement, by node number.
+
+    Raises:
+        ProtocolError: it has another form.
+    """
     entry.only(*PLACEMENT_FIELDS)
     gpus = {node: each.whole(1, 1024) for node, each in entry.field("gpus").by_number()}
     if not gpus:
@@ -347,5 +353,5 @@ def read_decision(events: list[tuple[str, Entry]]) -> Decision:
         job = data.field("job_id").whole(0, MOST_JOBS)
         if job in placements:
             raise ProtocolError(f"{data.place}: names job {job} twice; name each job once")
-        placements[job] = _read_placement(data.field("placement")) if name == "EXECUTE_JOB" else None
+        placements[job] = read_placement(data.field("placement")) if name == "EXECUTE_JOB" else None
     return Decision(placements, later)

@@ -22,10 +22,10 @@ from deployment.slurm.testbed import find_testbed
 from deployment.state import ClusterState, JobState
 from envs.evaluation.files import write_frame, write_whole
 from envs.evaluation.table import wide_console
-from envs.performance import find_throughput
 from envs.scheduling import Scheduler
-from envs.simulation import Setup, Simulator, run_episode
-from envs.types import Configuration, Placement, Seconds
+from envs.simulation import RunResult, Setup, Simulator, run_episode
+from envs.simulation.exact import ExactThroughputs
+from envs.types import Seconds
 from envs.workloads import Workload
 from launch import ROOT
 from launch.descriptions import DeploymentRun
@@ -48,14 +48,10 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     check_playable(setup)
     adapter = SlurmAdapter(find_testbed(Path(run.testbed)).environment if run.testbed else None)
     place = run.continued or folder
-    measured = MeasuredLatencies(0.0, 0.0, 0.0)
+    measured = MeasuredLatencies()
     if not run.rules.shadow:
         measured = probe(adapter, place, run.probes)
-        print(
-            f"measured before, mean of {run.probes}: start {measured.start:.3f} s, stop {measured.stop:.3f} s, "
-            f"stop and start {measured.restart:.3f} s of real time",
-            flush=True,
-        )
+        print(f"measured before, mean of {run.probes}, in real time: {measured}", flush=True)
     results = [
         play_on_cluster(run, name, actor, setup, workload, adapter, measured, place) for name, actor in actors(run)
     ]
@@ -137,15 +133,18 @@ def play_on_cluster(
     folder: Path,
 ) -> DeployedResult:
     """Play one scheduler in the simulator, with and without latencies, and on the cluster."""
-    scale, scenario = run.rules.scale, setup.scenario
-    slower = replace(
-        scenario,
-        start_delay=scenario.start_delay + measured.start * scale,
-        restart_delay=scenario.restart_delay + measured.restart * scale,
-    )
-    seed = run.problem.seed
-    simulated = run_episode(deepcopy(actor), Simulator(workload, setup, seed), name)
-    with_latencies = run_episode(deepcopy(actor), Simulator(workload, replace(setup, scenario=slower), seed), name)
+    scale, scenario, seed = run.rules.scale, setup.scenario, run.problem.seed
+
+    def slower(start: Seconds, restart: Seconds) -> Setup:
+        delays = scenario.start_delay + start * scale, scenario.restart_delay + restart * scale
+        return replace(setup, scenario=replace(scenario, start_delay=delays[0], restart_delay=delays[1]))
+
+    def simulate(setup: Setup) -> RunResult:
+        return run_episode(deepcopy(actor), Simulator(workload, setup, seed), name)
+
+    simulated, costs = simulate(setup), measured.costs(run.rules.interval)
+    with_latencies = [simulate(slower(*each)) for each in costs] or [simulated]
+    known = slower(*np.mean(costs, axis=0).tolist()) if costs else setup  # by the scheduler on the cluster
     place = (folder / name).resolve()
     warm_up(actor, setup, workload)
     clock = SteadyClock(scale, find_beginning(place))
@@ -154,7 +153,7 @@ def play_on_cluster(
     most = int(workload.jobs["max_gpus"].max())
     scheduler = LocalScheduler(
         deepcopy(actor),
-        Mirror(setup, workload.models, workload.tenants, most),
+        Mirror(known, workload.models, workload.tenants, most),
         Simulator(workload, setup, seed).rng,
     )
     until = 2.0 * simulated.end_time if run.rules.shadow else 20.0 * simulated.end_time
@@ -182,13 +181,7 @@ def find_beginning(place: Path) -> float | None:
 
 def sleeping(setup: Setup, scale: float) -> Callable[[JobRun], Sequence[str]]:
     """Return the function that gives a job's segment its command: sleep as the performance model says."""
-    starts = {}
-    cluster, performance = setup.cluster, setup.performance
-
-    def throughput(model: str, placement: Placement) -> float:
-        types = {cluster.nodes[node].gpu_type for node in placement.gpus}
-        sizes = Configuration(next(iter(types)), placement.num_gpus, len(placement.gpus))
-        return min(find_throughput(performance, model, replace(sizes, gpu_type=each)) for each in types)
+    starts, exact = {}, ExactThroughputs(setup)
 
     def command(run: JobRun) -> Sequence[str]:
         if run.spec.model not in starts:
@@ -196,7 +189,7 @@ def sleeping(setup: Setup, scale: float) -> Callable[[JobRun], Sequence[str]]:
             starts[run.spec.model] = float(first[0]), float(later[0])
         delay: Seconds = starts[run.spec.model][run.segment > 1]
         assert run.placement is not None
-        samples = throughput(run.spec.model, run.placement) * scale
+        samples = exact.useful_throughput(run.spec.model, run.placement) * scale
         return sleeper(run.folder, run.segment, run.spec.work, samples, delay / scale)
 
     return command
@@ -240,7 +233,8 @@ def list_means(results: Sequence[DeployedResult]) -> pd.DataFrame:
     rows = []
     for each in results:
         means = {column: each.mean(column) for column in COLUMNS[1:]}
-        rows.append({"scheduler": each.scheduler, **means, "difference": each.difference, **each.counts})
+        plays = {"lowest_with_latencies": each.plays.min(), "highest_with_latencies": each.plays.max()}
+        rows.append({"scheduler": each.scheduler, **means, **plays, "difference": each.difference, **each.counts})
     return pd.DataFrame(rows)
 
 
@@ -253,7 +247,8 @@ def compare_table(results: Sequence[DeployedResult]) -> Table:
     for each in results:
         raw = each.mean("real") / each.mean("simulated") - 1.0
         parts = [f"{each.mean(name):.1f}" for name in ("start", "stop", "late", "rest")]
-        times = [f"{each.mean(name):.1f}" for name in ("simulated", "with_latencies", "real")]
+        simulated, slower, real = (f"{each.mean(name):.1f}" for name in ("simulated", "with_latencies", "real"))
+        times = [simulated, f"{slower} [{each.plays.min():.1f}, {each.plays.max():.1f}]", real]
         stops = each.counts.get("stop carried out", 0)
         table.add_row(each.scheduler, *times, f"{raw:+.1%}", f"{each.difference:+.1%}", *parts, str(stops))
     return table

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -45,6 +46,7 @@ MB = 2**20
 TAMPERING = 0.05  # probability per round that an impossible allocation is requested first
 KILLS_EVERY = 10  # worlds between processes that are killed while they write
 NAMING = 0.3  # probability that a new placement names more than its GPUs
+HIDDEN: Mapping[int, Literal["profiled", "observed"]] = {0: "observed", 1: "profiled"}  # by seed modulo 5
 STOPPED_SHARE = 0.02  # probability per round that a running job is stopped for no reason
 WARM_UP = 100  # jobs of the episode before a long one: it compiles and loads everything
 LINES = 100_000  # of a file that a process is killed over
@@ -149,6 +151,7 @@ class Tally:
     batches: int = 0  # placements that named batch sizes, plans, and cores and memory
     plans: int = 0
     amounts: int = 0
+    hidden: int = 0  # worlds that hide throughputs
     refused: int = 0  # inputs: impossible allocations, each refused without any change
     kills: int = 0  # processes killed while they replaced a file, each of which left it whole
     placements: int = 0  # whose throughput was asked for independently of the engine
@@ -181,7 +184,8 @@ class Tally:
 
     def __str__(self) -> str:
         return (
-            f"{self.worlds:,} worlds, {self.jobs:,} jobs ({self.finished:,} finished, the others declared unfinished), "
+            f"{self.worlds:,} worlds, {self.hidden:,} of them with hidden throughputs, {self.jobs:,} jobs "
+            f"({self.finished:,} finished, the others declared unfinished), "
             f"{self.rounds:,} rounds in {self.cpu_seconds:,.0f} CPU-seconds\n"
             f"faults: {self.outages:,} outages, {self.interruptions:,} interrupted jobs, {self.preemptions:,} stops, "
             f"{self.pairs:,} pairs on shared GPUs\n"
@@ -200,7 +204,7 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     """Draw a world with failures, restart costs, contention, shared cores and memory, and hidden or estimated work.
 
     In every third one that draws its number of jobs, jobs may share GPUs; in every second one, placements name batch
-    sizes, plans, or cores and memory.
+    sizes, plans, or cores and memory; in two of five throughputs are hidden.
 
     Args:
         seed: determines it.
@@ -211,6 +215,7 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     nodes = [NodeSpec(str(rng.choice(GPU_TYPES)), int(rng.choice([4, 8])), 24, 500) for _ in range(count)]
     cluster, performance = ClusterSpec(tuple(nodes), f"soak {seed}"), default_model()
     names = NAMING if num_jobs is None and seed % 2 else 0.0
+    hidden = HIDDEN.get(seed % 5, "exact") if num_jobs is None else "exact"
     scenario = Scenario(
         cpu_memory="shared",
         contention=Contention(rng.choice(["measured", "worst_case", "max_min"])),
@@ -219,7 +224,7 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
         worker_shares=rng.choice(["proportional", "equal"]),
         batch_sizes="chosen" if names else "usual",
         rounds=Rounds(interval=None if rng.random() < 0.5 else float(rng.uniform(60.0, 3600.0))),
-        information=Information(rng.choice(["exact", "estimate"])),
+        information=Information(rng.choice(["exact", "estimate"]), throughput=hidden),
         sharing="pairs" if num_jobs is None and seed % 3 == 0 else "off",
     )
     source = SyntheticSource(
@@ -258,6 +263,7 @@ def play_world(world: SoakWorld, tally: Tally | None = None) -> Tally:
         tally.kills += 1
     tally.add(result, Audit(world.setup).check(result).placements)
     tally.amounts += world.scheduler.amounts
+    tally.hidden += world.setup.scenario.information.hides_throughput
     tally.memory_known += (simulator.state.nbytes + world.workload.jobs.nbytes) / MB
     tally.cpu_seconds += time.process_time() - began
     tally.memory_after = memory()

@@ -11,9 +11,10 @@ from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskSta
 from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock, check_nodes
 from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, read_report, write_progress
 from deployment.journal import Journal, read_journal
+from deployment.messages import write_placement
 from deployment.mirror import Mirror
 from envs.simulation import Setup
-from envs.types import ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
+from envs.types import ClusterError, ClusterSpec, ExecutionPlan, JobSpec, MurmurationError, NodeSpec, Placement
 from tests.conformance.worlds import Curved
 
 CLUSTER = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(3)))
@@ -204,10 +205,31 @@ def test_a_bridge_that_was_killed_goes_on_without_losing_or_repeating_a_job(tmp_
     play.check()
 
 
-def test_an_action_that_was_intended_and_never_carried_out_is_decided_again(tmp_path):
-    journal = Journal(tmp_path / JOURNAL)
-    journal.write("intended", "start", job=0, segment=1, gpus={"n0": 3, "n1": 2}, time=1e9 + 100.0, now=0.0)
+def intend(folder, placement):
+    """Write a journal that ends before job 0 was started."""
+    journal = Journal(folder / JOURNAL)
+    named = {"gpus": {f"n{node}": count for node, count in placement.gpus.items()}}
+    named["placement"] = write_placement(placement)
+    journal.write("intended", "start", job=0, segment=1, time=1e9 + 100.0, now=0.0, **named)
     journal.close()
+
+
+def test_a_bridge_that_goes_on_knows_what_a_placement_names_besides_gpus(tmp_path):
+    placement = Placement({0: 3, 1: 2}, batch_size=64, plan=ExecutionPlan(data=5))
+    intend(tmp_path, placement)
+    assert Play(tmp_path, Fifo, jobs(2)).bridge.runs[0].placement == placement
+
+
+def test_an_entry_of_another_version_is_named(tmp_path):
+    journal = Journal(tmp_path / JOURNAL)
+    journal.write("intended", "start", job=0, segment=1, gpus={"n0": 3}, time=1e9 + 100.0, now=0.0)
+    journal.close()
+    with pytest.raises(MurmurationError, match="journal.jsonl: has no placement"):
+        Play(tmp_path, Fifo, jobs(2))
+
+
+def test_an_action_that_was_intended_and_never_carried_out_is_decided_again(tmp_path):
+    intend(tmp_path, Placement({0: 3, 1: 2}))
     play = Play(tmp_path, Fifo, jobs(2))
     play.go(200)
     assert [note.segment for note in play.check().adapter.started if note.job == 0] == [2]

@@ -1,0 +1,96 @@
+"""The play of a trace on a cluster, here one in memory without latencies: the simulator's schedule comes out."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from baselines import Srtf, Starling
+from deployment.adapter import NodeStatus, TaskStatus
+from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock
+from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, read_report, write_progress
+from deployment.journal import read_journal
+from deployment.mirror import Mirror
+from envs.performance import default_model
+from envs.simulation import Scenario, Setup, Simulator, run_episode
+from envs.types import ClusterSpec, NodeSpec
+from envs.workloads import SyntheticSource
+from launch.deploying import sleeping
+
+SCALE = 100.0  # simulated seconds in one of the bridge's
+LATE = 0.001  # of the bridge's seconds from an event to the look
+CLUSTER = ClusterSpec(tuple(NodeSpec("V100", 4, 24, 500) for _ in range(3)), "three nodes")
+SETUP = Setup(CLUSTER, default_model(), Scenario(restart_delay=20.0, batch_sizes="chosen"))
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+class IdealCluster:
+    """A cluster manager without latencies, whose tasks are sleepers in steps of its own time."""
+
+    def __init__(self):
+        self.time, self.tasks_of, self.started = 1e9, {}, 0
+
+    def nodes(self):
+        return [NodeStatus(f"n{i}", "V100", node.num_gpus, 24.0, 500.0, True) for i, node in enumerate(CLUSTER.nodes)]
+
+    def tasks(self):
+        for name in list(self.tasks_of):
+            self.report(name)
+        return [TaskStatus(name, note, "running") for name, (note, *_) in self.tasks_of.items()]
+
+    def next_finish(self):
+        return min(
+            (ready + (work - first) / throughput for *_, work, throughput, ready, first in self.tasks_of.values()),
+            default=np.inf,
+        )
+
+    def report(self, name, state=RUNNING):
+        note, folder, work, throughput, ready, first = self.tasks_of[name]
+        done, finish = first + throughput * max(self.time - ready, 0.0), ready + (work - first) / throughput
+        if self.time >= finish:
+            done, state = work, DONE
+        at = min(self.time, finish)
+        write_progress(folder, JobReport(note.segment, state, done, throughput, ready, ready, at))
+        if state != RUNNING:
+            del self.tasks_of[name]
+
+    def start(self, note, command, folder):
+        work, throughput, delay = map(float, command[-3:])
+        before = read_report(folder)
+        self.started += 1
+        first = before.work_done if before else 0.0
+        self.tasks_of[str(self.started)] = note, folder, work, throughput, self.time + delay, first
+        return str(self.started)
+
+    def stop(self, task, *, kill=False):
+        if task.name in self.tasks_of:
+            self.report(task.name, STOPPED)
+
+
+@pytest.mark.parametrize("scheduler", [Srtf, Starling])
+def test_without_latencies_a_bridge_plays_the_schedule_of_the_simulator(scheduler, tmp_path):
+    """Starling also chooses batch sizes here, which sleepers must follow."""
+    source = SyntheticSource(CLUSTER, SETUP.performance, num_jobs=25, load=1.2, max_gpus=8, seed=3)
+    workload = source.episode(np.random.default_rng(3), "train")
+    actor, cluster = scheduler(), IdealCluster()
+    simulated = run_episode(deepcopy(actor), Simulator(workload, SETUP, 0))
+    began = cluster.time
+    clock = SteadyClock(SCALE, None, wall=lambda: cluster.time, steady=lambda: cluster.time - began)
+    rules = BridgeRules(shadow=False, scale=SCALE, actions_per_minute=10**6, interval=LATE, retry=LATE)
+    bridge = Bridge(cluster, CLUSTER, list(workload), sleeping(SETUP, SCALE), tmp_path, rules, clock)
+    mirror = Mirror(SETUP, workload.models, workload.tenants, int(workload.jobs["max_gpus"].max()))
+    asked = LocalScheduler(actor, mirror, Simulator(workload, SETUP, 0).rng)
+    while not bridge.finished:
+        bridge.step(asked)
+        submits = [began + run.spec.submit_time / SCALE for run in bridge.runs[bridge.submitted :][:1]]
+        cluster.time = min(cluster.next_finish(), *submits, cluster.time + 100.0) + LATE
+    played = [run.finish_time - run.spec.submit_time for run in bridge.runs]
+    expected = simulated.records["finish_time"] - simulated.records["submit_time"]
+    assert played == pytest.approx(expected, abs=30.0, rel=0.02)
+    assert cluster.started == len(workload) + simulated.records["num_restarts"].sum()
+    named = {line["placement"].get("batch_size") for line in read_journal(tmp_path / JOURNAL) if "placement" in line}
+    assert (len(named) > 1) is (scheduler is Starling)

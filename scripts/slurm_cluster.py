@@ -30,6 +30,8 @@ def main() -> None:
         else:
             found = start_testbed(arguments.folder, arguments.nodes, arguments.gpus)
             print(f"{found.num_nodes} nodes of {found.num_gpus} GPUs are up: export SLURM_CONF={found.config}")
+            if found.rest:
+                print(f"slurmrestd listens: rest={found.rest}")
 
 
 if __name__ == "__main__":

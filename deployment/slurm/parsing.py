@@ -25,14 +25,18 @@ PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD"
 RUNNING = {"RUNNING"}
 
 
-def read_nodes(text: str) -> list[NodeStatus]:
+def read_nodes(text: str, source: str = "sinfo --json") -> list[NodeStatus]:
     """Read what `sinfo --json` prints: all nodes with GPUs, by name.
+
+    Args:
+        text: what it has printed.
+        source: begins messages.
 
     Raises:
         ProtocolError: it has another form.
     """
     found = []
-    for node in listed_in(text, "sinfo --json", "nodes"):
+    for node in listed_in(text, source, "nodes"):
         gres = gpus_in(node.field("gres").text(10_000))
         if gres is None:
             continue
@@ -54,14 +58,18 @@ def read_nodes(text: str) -> list[NodeStatus]:
     return sorted(found, key=lambda each: _natural(each.name))
 
 
-def read_tasks(text: str) -> list[TaskStatus]:
+def read_tasks(text: str, source: str = "squeue --json") -> list[TaskStatus]:
     """Read what `squeue --json` prints: the tasks that a bridge has started. Parts of one task are put together.
+
+    Args:
+        text: what it has printed.
+        source: begins messages.
 
     Raises:
         ProtocolError: it has another form.
     """
     parts: dict[int, list[tuple[TaskNote, Literal["pending", "running", "ended"]]]] = defaultdict(list)
-    for job in listed_in(text, "squeue --json", "jobs"):
+    for job in listed_in(text, source, "jobs"):
         comment = job.optional("comment")
         note = read_note(comment.text(100_000)) if comment is not None else None
         if note is None:

@@ -1,6 +1,7 @@
 """A Slurm cluster on this machine for tests: fake GPUs, loopback only, all files in one folder, ended by process id."""
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -18,6 +19,7 @@ from envs.types import MurmurationError, Seconds
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
 PACKAGES = "slurmctld slurmd munge slurm-client"
+REST_SOCKET = "rest.socket"
 PATIENCE: Seconds = 60.0  # real time for the daemons to start
 
 CONFIG = """ClusterName=murmuration
@@ -89,6 +91,29 @@ class SlurmTestbed:
     def start_node(self, node: int) -> None:
         """Start the slurmd of a node."""
         _run(["slurmd", "-N", f"n{node}"], self.environment, self.folder)
+
+    @property
+    def rest(self) -> str:
+        """Address of its REST daemon; empty where slurmrestd is not installed."""
+        return f"unix:{self.folder / REST_SOCKET}" if (self.folder / REST_SOCKET).exists() else ""
+
+    def start_rest(self) -> None:
+        """Start slurmrestd where it is installed, and wait until its socket is there."""
+        path = self.environment.get("PATH", "") + os.pathsep + "/usr/sbin"
+        program, place = shutil.which("slurmrestd", path=path), self.folder / REST_SOCKET
+        if program is None:
+            return
+        given = {**self.environment, "PATH": path, "SLURMRESTD_SECURITY": "disable_user_check"}  # it may be root
+        offered = subprocess.run([program, "-s", "list"], env=given, capture_output=True, text=True)
+        plugins = sorted(set(re.findall(r"openapi/v[\d.]+", offered.stdout + offered.stderr)))  # others need slurmdbd
+        command = [program, "-a", "rest_auth/local", "-s", ",".join(plugins), f"unix:{place}"]
+        file = self.folder / "slurmrestd.pid"
+        _run(["sh", "-c", 'setsid "$@" & echo $! > "$0"', str(file), *command], given, self.folder)
+        until = time.monotonic() + PATIENCE
+        while not place.exists():
+            if time.monotonic() > until:
+                raise MurmurationError(f"{self.folder}: slurmrestd does not start; see sh.out there")
+            time.sleep(0.05)
 
     def end_daemon(self, name: str, *, crash: bool = False) -> None:
         """End one daemon by its process id, `slurmctld` or a node such as `n3`; a crash saves nothing before."""
@@ -175,6 +200,7 @@ def start_testbed(folder: Path, num_nodes: int = 8, num_gpus: int = 8) -> SlurmT
         for node in range(num_nodes):
             cluster.start_node(node)
         cluster.wait_for_nodes()
+        cluster.start_rest()
     except BaseException:
         stop_testbed(folder)
         raise
@@ -204,7 +230,11 @@ def stop_testbed(folder: Path) -> int:
     if not (folder / "slurm.conf").exists():
         return 0
     cluster = find_testbed(folder)
-    files = [folder / "slurmctld.pid", *(folder / f"n{i}.pid" for i in range(cluster.num_nodes))]
+    files = [
+        folder / "slurmrestd.pid",
+        folder / "slurmctld.pid",
+        *(folder / f"n{i}.pid" for i in range(cluster.num_nodes)),
+    ]
     jobs = _job_processes(folder)
     ended = sum(_end_process(file, signal.SIGTERM) for file in (*files, folder / "munge.pid"))
     for pid in jobs:

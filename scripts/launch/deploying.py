@@ -18,6 +18,7 @@ from deployment.measuring import MeasuredLatencies, measure_latencies
 from deployment.mirror import Mirror
 from deployment.records import JobRun
 from deployment.slurm.adapter import SlurmAdapter
+from deployment.slurm.rest import find_adapter
 from deployment.slurm.testbed import find_testbed
 from deployment.state import ClusterState, JobState
 from envs.evaluation.files import write_frame, write_whole
@@ -46,7 +47,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     inputs = build_inputs(run.problem)
     setup, workload = inputs.setup, scale_down(find_workloads(inputs, None, 1)[0], run.shorten, run.jobs)
     check_playable(setup)
-    adapter = SlurmAdapter(find_testbed(Path(run.testbed)).environment if run.testbed else None)
+    adapter = find_adapter(run.rest, find_testbed(Path(run.testbed)).environment if run.testbed else None)
     place = run.continued or folder
     measured = MeasuredLatencies()
     if not run.rules.shadow:

@@ -347,6 +347,7 @@ def describe_deployment(cfg: DictConfig) -> DeploymentRun:
         jobs=cfg.jobs,
         probes=cfg.probes,
         testbed=cfg.testbed,
+        rest=cfg.rest,
         continued=existing_folder(cfg, "continued") if cfg.continued else None,
     )
 
@@ -361,7 +362,12 @@ def describe_shadow(cfg: DictConfig) -> ShadowRun:
         raise ChoiceError(f"interval={cfg.interval}: must be above 0 seconds")
     recording = Path(cfg.recording) if cfg.recording else None
     return ShadowRun(
-        **_describe_actor(cfg), recording=recording, model=cfg.model, interval=cfg.interval, looks=cfg.looks
+        **_describe_actor(cfg),
+        recording=recording,
+        model=cfg.model,
+        rest=cfg.rest,
+        interval=cfg.interval,
+        looks=cfg.looks,
     )
 
 

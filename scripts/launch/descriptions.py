@@ -119,6 +119,7 @@ class DeploymentRun(ActorRun):
     jobs: int | None  # the first ones; None for all
     probes: int  # starts that measure the latencies of the cluster
     testbed: str  # folder of the test cluster; "" for that of the environment
+    rest: str  # address of slurmrestd; "" for the command line tools
     continued: Path | None  # an earlier run to go on with
 
 
@@ -128,6 +129,7 @@ class ShadowRun(ActorRun):
 
     recording: Path | None  # a file that sacct has written; None for the cluster as it is now
     model: str  # stands for all jobs
+    rest: str  # address of slurmrestd; "" for the command line tools
     interval: float  # seconds of real time between two looks
     looks: int | None  # at the cluster; None without end
 

@@ -79,6 +79,7 @@ ALLOWED: Mapping[str, Sequence[str]] = {
             "film",
             "load_definition",
             "testbed",
+            "rest",
             "continued",
             "recording",
             "model",

@@ -10,8 +10,8 @@ from deployment.bridge import JOURNAL, check_nodes
 from deployment.journal import Journal
 from deployment.mirror import Mirror
 from deployment.shadow import ObservedJob, Shadow
-from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.observing import observe_queue, observe_recording
+from deployment.slurm.rest import find_adapter
 from envs.types import ClusterSpec, NodeId, as_line
 from launch.descriptions import ShadowRun
 from launch.films import find_actor
@@ -51,7 +51,7 @@ def _recorded(path: Path, cluster: ClusterSpec) -> Iterator[Look]:
 
 def _live(run: ShadowRun, cluster: ClusterSpec) -> Iterator[Look]:
     """Yield the cluster as it is now, again and again."""
-    adapter = SlurmAdapter()
+    adapter = find_adapter(run.rest)
     nodes = adapter.nodes()
     check_nodes(nodes, cluster)
     names = [node.name for node in nodes]

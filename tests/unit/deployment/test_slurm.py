@@ -2,6 +2,8 @@
 
 import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from deployment.adapter import ActionRefusedError, TaskNote, TaskStatus
 from deployment.jobs import DONE, RUNNING, STOPPED, read_report
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.parsing import read_nodes, read_tasks
+from deployment.slurm.rest import SlurmRestAdapter, find_adapter
 from envs.types import MurmurationError
 from tests.unit.deployment.test_jobs import ROOT, wait_for
 
@@ -109,6 +112,91 @@ def reported(folder, segment, state):
     return wait_for(lambda: (found := read_report(folder)) and found.segment == segment and found.state == state)
 
 
+class Daemon:
+    """What answers in place of slurmrestd: for each path a status and a body; it keeps the requests."""
+
+    def __init__(self, answers):
+        outer = self
+        self.answers, self.requests = answers, []
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self):
+                outer.requests.append((self.command, self.path, dict(self.headers)))
+                status, body = outer.answers.get(self.path, (404, "not defined\033[2J"))
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_):
+                pass
+
+        Handler.do_GET = Handler.do_DELETE = Handler.answer
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+OFFERED = {"/openapi/v3": (200, json.dumps({"paths": {f"/slurm/v0.0.{i}/jobs": {} for i in (9, 38, 36)}}))}
+
+
+def test_the_rest_daemon_is_asked_in_its_newest_version_with_the_token_of_the_user():
+    path = "/slurm/v0.0.38"
+    answers = OFFERED | {
+        f"{path}/nodes": (200, (RECORDED / "sinfo_22_05.json").read_text()),
+        f"{path}/jobs": (200, (RECORDED / "squeue_22_05.json").read_text()),
+        f"{path}/job/2?signal=TERM": (200, "{}"),
+        f"{path}/job/1": (200, "{}"),
+    }
+    with Daemon(answers) as daemon:
+        adapter = SlurmRestAdapter(daemon.address, {"SLURM_JWT": "secret", "SLURM_USER_NAME": "ada"})
+        assert list(adapter.nodes()) == read_nodes(answers[f"{path}/nodes"][1])
+        ended, running = adapter.tasks()
+        adapter.stop(running)
+        adapter.stop(ended, kill=True)
+    assert [each[:2] for each in daemon.requests[-2:]] == [
+        ("DELETE", f"{path}/job/2?signal=TERM"),
+        ("DELETE", f"{path}/job/1"),
+    ]
+    headers = daemon.requests[-1][2]
+    assert (headers["X-SLURM-USER-NAME"], headers["X-SLURM-USER-TOKEN"]) == ("ada", "secret")
+
+
+def test_errors_of_the_rest_daemon_are_refusals_in_one_line():
+    error = json.dumps({"errors": [{"description": "unable to kill: Access denied", "error_number": 2002}]})
+    gone = json.dumps({"errors": [{"description": "Invalid job id specified", "error_number": 2017}]})
+    answers = OFFERED | {"/slurm/v0.0.38/job/1": (500, error), "/slurm/v0.0.38/job/2": (500, gone)}
+    task = TaskStatus("1", TaskNote(0, 1, {"n0": 1}), "running")
+    with Daemon(answers) as daemon:
+        adapter = SlurmRestAdapter(daemon.address)
+        with pytest.raises(ActionRefusedError, match="500 unable to kill: Access denied"):
+            adapter.stop(task, kill=True)
+        adapter.stop(TaskStatus("2", task.note, "running"), kill=True)  # it has ended long since
+        with pytest.raises(ActionRefusedError, match="404 not defined") as raised:
+            adapter.nodes()
+        assert str(raised.value).isprintable()
+        answers["/slurm/v0.0.38/jobs"] = (200, '{"errors": [{"error": "no controller"}], "jobs": []}')
+        with pytest.raises(ActionRefusedError, match=f"{daemon.address}: Slurm reports .*no controller"):
+            adapter.tasks()
+    with pytest.raises(ActionRefusedError, match="no answer"):
+        adapter.tasks()
+    with Daemon({"/openapi/v3": (200, "{}")}) as other, pytest.raises(ActionRefusedError, match="is it slurmrestd"):
+        SlurmRestAdapter(other.address)
+
+
+@pytest.mark.parametrize("address", ["unix:", "http:///slurm", "https://host:6820", "host:6820", "\033[2J"])
+def test_an_address_of_another_form_is_refused(address):
+    with pytest.raises(MurmurationError, match="must be unix:<file> or http://<host>:<port>") as raised:
+        find_adapter(address)
+    assert str(raised.value).isprintable()
+
+
 def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed, tmp_path):
     adapter = SlurmAdapter(testbed.environment)
     assert [(node.name, node.num_gpus, node.up) for node in adapter.nodes()] == [(f"n{i}", 4, True) for i in range(3)]
@@ -144,3 +232,21 @@ def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed,
     testbed.end_daemon("n1", crash=True)
     testbed.start_node(1)
     testbed.wait_for_nodes()
+
+
+def test_the_rest_daemon_of_a_real_slurm_shows_and_stops_what_sbatch_has_started(testbed, tmp_path):
+    if not testbed.rest:
+        pytest.skip("no slurmrestd; install it: apt-get install -y slurmrestd")
+    adapter, plain = find_adapter(testbed.rest, testbed.environment), find_adapter("", testbed.environment)
+    assert isinstance(adapter, SlurmRestAdapter)
+    assert not isinstance(plain, SlurmRestAdapter)
+    note = TaskNote(7, 1, {"n0": 4, "n1": 1})
+    adapter.start(note, sleeper(tmp_path, 1, 1e6), tmp_path)
+    reported(tmp_path, 1, RUNNING)
+    (task,) = (each for each in adapter.tasks() if each.note.job == 7)
+    assert (task.note, task.state) == (note, "running")
+    assert list(adapter.nodes()) == list(plain.nodes())
+    assert [each for each in plain.tasks() if each.note.job == 7] == [task]
+    adapter.stop(task)
+    reported(tmp_path, 1, STOPPED)
+    adapter.stop(task, kill=True)

@@ -136,7 +136,8 @@ def set_throughput_alone(world: World, j: int) -> None:
     """Set a changed job's throughput without co-located jobs, and the traffic at that throughput."""
     job = world.jobs[j]
     job.ample = job.exact if job.exact > 0 else placement_throughput(world, job, job.first_share)
-    job.refed = 0
+    if job.refed:
+        job.refed = 2  # it stays in the list, so that it is not added to it once more
     feed(world, j)
     job.throughput = job.alone
 

@@ -321,9 +321,9 @@ def feed_jobs(world: World) -> int:
     j = world.episode[0].first_refed - 1
     while j >= 0:
         job = world.jobs[j]
-        if job.status != RUNNING:  # it lost its partner, and its own GPUs at the same instant
+        if job.status != RUNNING or job.refed == 2:  # it lost its GPUs too, or has the throughput of a new placement
             job.refed = 0
-        elif job.refed:  # not if it has a new placement: that includes its throughput
+        else:
             traffic = job.traffic
             feed(world, j)
             if traffic == 0.0 and job.traffic == 0.0 and world.episode[0].contention != WORST_CASE:

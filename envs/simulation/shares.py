@@ -42,9 +42,9 @@ def note_refed(world: World, j: int) -> None:
     """Add a job to the list of those whose cores, memory or partner have changed; `update_throughputs` empties it."""
     job = world.jobs[j]
     if job.refed == 0:
-        job.refed = 1
         job.next_refed = world.episode[0].first_refed
         world.episode[0].first_refed = j + 1
+    job.refed = 1
 
 
 @leaf

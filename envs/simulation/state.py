@@ -156,7 +156,7 @@ JOB = _records(
     ("fed_by_cpus", f8),  # fraction of its throughput that its cores alone would leave it
     ("fed_by_memory", f8),
     ("kept_by_links", f8),  # fraction of its throughput that the links of its nodes leave it without co-located jobs
-    ("refed", i4),  # whether its cores, memory or partner have changed, and not its throughput yet
+    ("refed", i4),  # 1 in the list of those whose cores, memory or partner have changed; 2 if its throughput has too
     ("next_refed", i4),  # the next such job, plus 1; 0 ends the list
     ("named", i4),  # amounts that its placement names: 1 cores, 2 memory, 3 both
     ("guest", i4),  # whether its partner held the GPUs first: the node then counts them as the partner's

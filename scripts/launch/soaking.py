@@ -204,7 +204,7 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     """Draw a world with failures, restart costs, contention, shared cores and memory, and hidden or estimated work.
 
     In every third one that draws its number of jobs, jobs may share GPUs; in every second one, placements name batch
-    sizes, plans, or cores and memory; in two of five throughputs are hidden.
+    sizes, plans, or cores and memory; in two of five of the others throughputs are hidden.
 
     Args:
         seed: determines it.
@@ -215,7 +215,7 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     nodes = [NodeSpec(str(rng.choice(GPU_TYPES)), int(rng.choice([4, 8])), 24, 500) for _ in range(count)]
     cluster, performance = ClusterSpec(tuple(nodes), f"soak {seed}"), default_model()
     names = NAMING if num_jobs is None and seed % 2 else 0.0
-    hidden = HIDDEN.get(seed % 5, "exact") if num_jobs is None else "exact"
+    hidden = HIDDEN.get(seed % 5, "exact") if num_jobs is None and not names else "exact"
     scenario = Scenario(
         cpu_memory="shared",
         contention=Contention(rng.choice(["measured", "worst_case", "max_min"])),

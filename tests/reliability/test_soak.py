@@ -45,6 +45,14 @@ def test_placements_name_batch_sizes_plans_cores_and_memory_in_every_second_worl
     assert (plain.batches, plain.plans, plain.amounts) == (0, 0, 0)
 
 
+def test_a_job_that_loses_its_partner_in_the_round_of_its_own_change_is_updated_once():
+    """World 300000 did not end: the job was twice in the list of those to update, which then had no end."""
+    tally = play_world(draw_world(300_000))
+    assert tally.pairs > 0
+    assert tally.hidden == 1
+    assert tally.finished == tally.jobs
+
+
 def test_a_world_follows_from_its_seed():
     first, again = (play_world(draw_world(3)) for _ in range(2))
     assert (first.events, first.rounds, first.outages) == (again.events, again.rounds, again.outages)

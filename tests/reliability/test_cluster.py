@@ -14,6 +14,7 @@ import pytest
 import ray
 import torch
 from omegaconf import OmegaConf
+from ray._private import services
 from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
@@ -49,14 +50,32 @@ ROWS = [(3.0 * i, 1 + i % 4, 20.0 + 7 * (i % 5)) for i in range(12)]
 WORKLOADS = [jobs(*ROWS), jobs(*ROWS[:7]), jobs(*ROWS[2:])]
 
 
+def waiting(get_node):
+    """Wait for a node that has not registered yet, ten minutes at most: Ray itself gives up after 30 seconds."""
+
+    def wait(*arguments):
+        until = time.monotonic() + 600.0
+        while True:
+            try:
+                return get_node(*arguments)
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+
+    return wait
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """A head of one CPU and a second node of one; the tests run in this order, and the last ones lose the node."""
     os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for all other tests
     share_modules()  # as scripts do
     head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
-    found = Cluster(initialize_head=True, head_node_args=head)
-    found.second = found.add_node(num_cpus=1, object_store_memory=STORE)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(services, "get_node", waiting(services.get_node))
+        found = Cluster(initialize_head=True, head_node_args=head)
+        found.second = found.add_node(num_cpus=1, object_store_memory=STORE)
     found.wait_for_nodes(timeout=600)
     with joined_cluster(found.address):
         yield found

@@ -3,7 +3,8 @@
 So every scheduler of the project works on it, also those that copy the view and let time pass on the copy.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -11,13 +12,15 @@ import numpy as np
 
 from deployment.state import ClusterState, Decision, JobState
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
+from envs.simulation.beliefs import Beliefs, Cell, Seen
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import kernel
 from envs.simulation.ordered_set import insert
 from envs.simulation.shares import set_free
+from envs.simulation.throughput import node_level
 from envs.simulation.whole_episode import WholeEpisode
 from envs.simulation.world import World
-from envs.types import Allocation, FloatArray, IntArray, JobSpec, MurmurationError, NodeId
+from envs.types import Allocation, FloatArray, IntArray, JobId, JobSpec, MurmurationError, NodeId
 from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
@@ -66,6 +69,39 @@ class MirrorView(SimulationView):
         return found
 
 
+class MeasuredBeliefs(Beliefs):
+    """Beliefs about throughputs of a real cluster: what a job has shown in a placement is what it has reported there.
+
+    What a user would state of a job is taken from the performance model.
+
+    Args:
+        setup: the setup.
+        workload: the jobs.
+        table: throughputs of the workload's models by the performance model.
+        reported: samples/s that jobs have reported, by job and placement. Where the model says that a job cannot run,
+            its report does not count.
+    """
+
+    def __init__(
+        self, setup: Setup, workload: Workload, table: ThroughputTable, reported: Mapping[Seen, float]
+    ) -> None:
+        super().__init__(setup, workload, table, np.random.SeedSequence(0))
+        self._stated[:] = 0.0
+        self._reported = {(seen.job, _cell(seen)): throughput for seen, throughput in reported.items()}
+        self.look(len(workload), (seen for seen in reported if self._modelled(seen.job, _cell(seen)) > 0))
+
+    def _modelled(self, job: JobId, cell: Cell) -> float:
+        row = self._rows[self.workload.jobs["model"][job]]
+        return float(self.truth.throughputs[(row, *cell)])
+
+    def _error(self, job: JobId, cell: Cell) -> float:
+        return math.log(self._reported[job, cell] / self._modelled(job, cell))
+
+
+def _cell(seen: Seen) -> Cell:
+    return seen.gpu_type, seen.num_gpus, node_level(seen.num_nodes)
+
+
 class MirroredRound(WholeEpisode):
     """The engine's arrays in one round of a mirror."""
 
@@ -73,7 +109,9 @@ class MirroredRound(WholeEpisode):
 
     @cached_property
     def _true_view(self) -> MirrorView:
-        view = MirrorView(self.state, self.setup, self.workload, self.table, self.exact, self.plans)
+        known = self.beliefs or self
+        arguments = known.setup, known.workload, known.table, known.exact, self.plans, self.beliefs
+        view = MirrorView(self.state, *arguments)
         view.likely = self.likely
         return view
 
@@ -83,13 +121,14 @@ class Mirror:
 
     Args:
         setup: its nodes, the performance model by which throughputs are judged, and the rules that schedulers expect.
+            With `information.throughput=observed` the view shows beliefs (`MeasuredBeliefs`).
         models: models that jobs may have, in the order of the view's tables; others are added when they come.
         tenants: likewise.
         most_gpus: the largest job that the view's tables cover at first.
         shares: whether the cluster can let two jobs hold the same GPUs.
 
     Raises:
-        MurmurationError: the setup hides throughputs, or lets jobs share GPUs where the cluster cannot.
+        MurmurationError: the setup wants profiles, or lets jobs share GPUs where the cluster cannot.
     """
 
     def __init__(
@@ -102,10 +141,10 @@ class Mirror:
         shares: bool = False,
     ) -> None:
         information = setup.scenario.information
-        if information.hides_throughput:
+        if information.throughput == "profiled":
             raise MurmurationError(
-                f"information.throughput is {information.throughput}: a mirror takes the throughputs that jobs "
-                "report, and else those of the performance model; set information.throughput=exact"
+                "information.throughput is profiled: no profiles were taken on this cluster; set "
+                "information.throughput=observed, so that jobs show their throughputs while they run, or exact"
             )
         if setup.scenario.sharing != "off" and not shares:
             raise MurmurationError(
@@ -119,6 +158,7 @@ class Mirror:
         self.done: list[bool] = []
         self._served: list[float] = []
         self._exact = ExactThroughputs(self.setup)
+        self._reported: dict[Seen, float] = {}
 
     def observe(self, state: ClusterState) -> MirrorView:
         """Return the view of the cluster in this state.
@@ -177,6 +217,10 @@ class Mirror:
         workload = self._workload()
         arrays.load(0, workload, self.setup.scenario, table, np.random.default_rng(0))
         episode = MirroredRound(workload, self._exact, self.setup, table, arrays, np.random.SeedSequence(0))
+        if self.setup.scenario.information.hides_throughput:
+            for each in state.jobs:
+                self._note_reported(each)
+            episode.beliefs = MeasuredBeliefs(self.setup, workload, table, self._reported)
         episode.likely = {each.job: each.likely_work for each in state.jobs if each.likely_work}
         enter_jobs(episode.world, np.array(self.done, np.int64), state.time)
         for node in sorted(state.down):
@@ -185,6 +229,16 @@ class Mirror:
         arrays.jobs[0]["estimate"] = 1.0
         arrays.jobs[0]["work"] = [spec.work for spec in self.jobs]
         return episode
+
+    def _note_reported(self, state: JobState) -> None:
+        """Remember the throughput that a job reports in its placement, if its GPUs are of one type."""
+        if not state.placement or not state.throughput > 0:
+            return
+        cluster, gpus = self.setup.cluster, state.placement.gpus
+        types = {int(cluster.node_types[node]) for node in gpus if 0 <= node < cluster.num_nodes}
+        if len(types) == 1:
+            seen = Seen(state.job, types.pop(), state.placement.num_gpus, len(gpus), -1)
+            self._reported[seen] = state.throughput
 
     def _check_node(self, node: NodeId) -> None:
         if not 0 <= node < self.setup.cluster.num_nodes:

@@ -77,12 +77,13 @@ class JobRun:
             began: when scaled time began, in seconds since 1970.
             knows_work: whether the scheduler may know the remaining work.
         """
-        done, ready = 0.0, now
+        done, ready, throughput = 0.0, now, math.nan
         report = self.progress
         if report is not None:
             done = report.work_done
             if self.placement and report.segment == self.segment:
                 ready = (report.ready - began) * scale
+                throughput = report.throughput / scale if report.throughput > 0 else math.nan
                 done += report.throughput / scale * max(now - max(ready, (report.updated - began) * scale), 0.0)
         running = self.placement is not None
         gpus = self.placement.num_gpus if self.placement else 0
@@ -92,6 +93,7 @@ class JobRun:
             self.placement,
             self.service + gpus * held,
             max(self.spec.work - done, self.spec.work * 1e-9) if knows_work else math.nan,
+            throughput=throughput,
             ready_time=max(ready, now) if running else math.nan,
             segment=ready if running else math.nan,
             start_time=self.start_time,

@@ -150,13 +150,15 @@ def _packed(rows):
     return found
 
 
-def test_a_scenario_that_hides_throughputs_is_refused(address):
-    scenario = Scenario(information=Information("none", throughput="observed"), batch_sizes="usual")
-    setup = Setup(HOMOGENEOUS, Curved(), scenario)
-    with pytest.raises(MurmurationError, match=r"information.throughput is observed.*set information.throughput=exact"):
-        Mirror(setup)
+def test_profiles_are_refused_and_what_a_simulated_view_believes_is_not_sent(address):
+    def hiding(throughput):
+        information = Information("none", throughput=throughput)
+        return Setup(HOMOGENEOUS, Curved(), Scenario(information=information, batch_sizes="usual"))
+
+    with pytest.raises(MurmurationError, match=r"no profiles were taken .*set information.throughput=observed"):
+        Mirror(hiding("profiled"))
     with pytest.raises(MurmurationError, match=r"throughputs are known; set information.throughput=exact"):
-        run_episode(RemoteScheduler(address), Simulator(busy_workload(1), setup), compiled=False)
+        run_episode(RemoteScheduler(address), Simulator(busy_workload(1), hiding("observed")), compiled=False)
 
 
 def test_pairs_are_refused_for_clusters_that_cannot_make_them():

@@ -235,7 +235,7 @@ def stop_testbed(folder: Path) -> int:
         folder / "slurmctld.pid",
         *(folder / f"n{i}.pid" for i in range(cluster.num_nodes)),
     ]
-    jobs = _job_processes(folder)
+    jobs = job_processes(folder)
     ended = sum(_end_process(file, signal.SIGTERM) for file in (*files, folder / "munge.pid"))
     for pid in jobs:
         _kill(pid, signal.SIGKILL)
@@ -243,8 +243,11 @@ def stop_testbed(folder: Path) -> int:
     return ended
 
 
-def _job_processes(folder: Path) -> list[int]:
-    """Process ids of jobs' steps: processes whose environment names this cluster's configuration."""
+def job_processes(folder: Path) -> list[int]:
+    """Return the process ids of jobs on the test cluster of a folder, and of the slurmstepd that watches each.
+
+    All have an environment that names its configuration. A slurmstepd whose slurmctld is gone would wait for ever.
+    """
     wanted = f"SLURM_CONF={folder / 'slurm.conf'}".encode()
     found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
@@ -252,9 +255,17 @@ def _job_processes(folder: Path) -> list[int]:
             variables = environ.read_bytes().split(b"\0")
         except OSError:
             continue
-        if wanted in variables and any(each.startswith(b"SLURM_JOB_ID=") for each in variables):
+        of_job = any(each.startswith(b"SLURM_JOB_ID=") for each in variables)
+        if wanted in variables and (of_job or _command(environ.parent) == "slurmstepd"):
             found.append(int(environ.parent.name))
     return found
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _free_ports(count: int) -> list[int]:

@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from deployment.slurm import testbed as module
-from deployment.slurm.testbed import find_testbed, start_testbed, stop_testbed, why_no_testbed
+from deployment.slurm.testbed import find_testbed, job_processes, start_testbed, stop_testbed, why_no_testbed
 from envs.types import MurmurationError
 from tests.unit.deployment.conftest import daemons_of
+from tests.unit.deployment.test_jobs import wait_for
 
 
 @pytest.mark.skipif(bool(why_no_testbed()), reason=why_no_testbed())
@@ -24,9 +25,13 @@ def test_a_cluster_starts_runs_a_job_and_ends_without_a_trace(tmp_path):
         expected = 5 if found.rest else 4  # munged, slurmctld, two slurmd, and slurmrestd where it is installed
         with pytest.raises(MurmurationError, match=r"has a test cluster; end it first: make slurm-down"):
             start_testbed(folder)
+        command = ["sbatch", "--gres=gpu:1", "--output=/dev/null", "--wrap", "sleep 1000"]
+        subprocess.run(command, env=found.environment, capture_output=True, check=True)
+        wait_for(lambda: len(job_processes(folder)) > 1)  # the job and its slurmstepd
     finally:
         ended = stop_testbed(folder)
     assert ended == expected
+    wait_for(lambda: not job_processes(folder))
     assert not folder.exists()
     assert daemons_of(folder) == ""
     assert stop_testbed(folder) == 0

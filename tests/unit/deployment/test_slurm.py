@@ -131,16 +131,16 @@ class Daemon:
                 pass
 
         Handler.do_GET = Handler.do_DELETE = Handler.answer
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.server.server_port}"
+        self.listener = HTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.listener.server_port}"
 
     def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.listener.serve_forever, daemon=True).start()
         return self
 
     def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+        self.listener.shutdown()
+        self.listener.server_close()
 
 
 OFFERED = {"/openapi/v3": (200, json.dumps({"paths": {f"/slurm/v0.0.{i}/jobs": {} for i in (9, 38, 36)}}))}

@@ -60,5 +60,6 @@ def test_gpus_of_several_types_show_nothing():
 
 def test_a_scheduler_decides_on_beliefs_about_a_real_cluster():
     asked = LocalScheduler(Starling(), mirror(), np.random.default_rng(0))
-    decision = asked.decide(ClusterState(0.0, (JOB,), jobs=(JobState(0),)))
-    assert decision.placements[0].num_gpus >= 1
+    placement = asked.decide(ClusterState(0.0, (JOB,), jobs=(JobState(0),))).placements[0]
+    assert placement is not None
+    assert placement.num_gpus >= 1

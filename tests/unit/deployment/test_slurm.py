@@ -117,20 +117,23 @@ class Daemon:
 
     def __init__(self, answers):
         outer = self
-        self.answers, self.requests = answers, []
+        self.answers = answers
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
 
         class Handler(BaseHTTPRequestHandler):
-            def answer(self):
+            def do_GET(self):
                 outer.requests.append((self.command, self.path, dict(self.headers)))
                 status, body = outer.answers.get(self.path, (404, "not defined\033[2J"))
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(body.encode())
 
+            def do_DELETE(self):
+                self.do_GET()
+
             def log_message(self, *_):
                 pass
 
-        Handler.do_GET = Handler.do_DELETE = Handler.answer
         self.listener = HTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.listener.server_port}"
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -54,14 +55,11 @@ def waiting(get_node):
     """Wait for a node that has not registered yet, ten minutes at most: Ray itself gives up after 30 seconds."""
 
     def wait(*arguments):
-        until = time.monotonic() + 600.0
-        while True:
-            try:
+        for _ in range(6000):
+            with suppress(RuntimeError):
                 return get_node(*arguments)
-            except RuntimeError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.1)
+            time.sleep(0.1)
+        return get_node(*arguments)
 
     return wait
 

@@ -34,11 +34,11 @@ class SlurmAdapter:
 
     def nodes(self) -> Sequence[NodeStatus]:
         """Return the nodes with GPUs, by name."""
-        return self._read(["sinfo", "--json"], read_nodes)
+        return self._read(lambda: read_nodes(self._run(["sinfo", "--json"])))
 
     def tasks(self) -> Sequence[TaskStatus]:
         """Return the tasks that a bridge has started and that wait, run or are about to end."""
-        return self._read(["squeue", "--json"], read_tasks)
+        return self._read(lambda: read_tasks(self.queue()))
 
     def queue(self) -> str:
         """Return what `squeue --json` prints, with the jobs of everybody.
@@ -72,9 +72,9 @@ class SlurmAdapter:
             if not any(each in str(error) for each in GONE):
                 raise
 
-    def _read(self, command: Sequence[str], read: Callable[[str], Sequence[Listed]]) -> Sequence[Listed]:
+    def _read(self, read: Callable[[], Sequence[Listed]]) -> Sequence[Listed]:
         try:
-            return read(self._run(command))
+            return read()
         except ProtocolError as error:
             raise ActionRefusedError(str(error)) from None
 

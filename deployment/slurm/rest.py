@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from deployment.adapter import ActionRefusedError, NodeStatus, TaskStatus
-from deployment.reading import ProtocolError
 from deployment.slurm.adapter import GONE, SlurmAdapter
 from deployment.slurm.parsing import read_nodes, read_tasks
 from envs.types import MurmurationError, Seconds, as_line
@@ -54,17 +53,11 @@ class SlurmRestAdapter(SlurmAdapter):
 
     def nodes(self) -> Sequence[NodeStatus]:
         """Return the nodes with GPUs, by name."""
-        try:
-            return read_nodes(self._request("GET", f"{self._path}/nodes"), self.address)
-        except ProtocolError as error:
-            raise ActionRefusedError(str(error)) from None
+        return self._read(lambda: read_nodes(self._request("GET", f"{self._path}/nodes"), self.address))
 
     def tasks(self) -> Sequence[TaskStatus]:
         """Return the tasks that a bridge has started and that wait, run or are about to end."""
-        try:
-            return read_tasks(self.queue(), self.address)
-        except ProtocolError as error:
-            raise ActionRefusedError(str(error)) from None
+        return self._read(lambda: read_tasks(self.queue(), self.address))
 
     def queue(self) -> str:
         """Return the jobs of everybody, in the form of `squeue --json`.

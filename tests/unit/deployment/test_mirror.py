@@ -1,4 +1,4 @@
-"""What a mirror shows of throughputs where they are hidden: what jobs have reported, and what follows from that."""
+"""Beliefs about hidden throughputs in a mirror: they follow from the reports of jobs."""
 
 import numpy as np
 import pytest

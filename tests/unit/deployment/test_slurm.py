@@ -113,7 +113,7 @@ def reported(folder, segment, state):
 
 
 class Daemon:
-    """What answers in place of slurmrestd: for each path a status and a body; it keeps the requests."""
+    """A stand-in for slurmrestd: it answers each path with a status and a body, and keeps the requests."""
 
     def __init__(self, answers):
         outer = self

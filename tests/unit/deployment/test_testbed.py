@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,12 @@ from deployment.slurm.testbed import find_testbed, job_processes, start_testbed,
 from envs.types import MurmurationError
 from tests.unit.deployment.conftest import daemons_of
 from tests.unit.deployment.test_jobs import wait_for
+
+
+def name_of(pid):
+    """Name of a process; empty if it has ended."""
+    file = Path(f"/proc/{pid}/comm")
+    return file.read_text().strip() if file.exists() else ""
 
 
 @pytest.mark.skipif(bool(why_no_testbed()), reason=why_no_testbed())
@@ -27,7 +34,7 @@ def test_a_cluster_starts_runs_a_job_and_ends_without_a_trace(tmp_path):
             start_testbed(folder)
         command = ["sbatch", "--gres=gpu:1", "--output=/dev/null", "--wrap", "sleep 1000"]
         subprocess.run(command, env=found.environment, capture_output=True, check=True)
-        wait_for(lambda: len(job_processes(folder)) > 1)  # the job and its slurmstepd
+        wait_for(lambda: {"sleep", "slurmstepd"} <= {name_of(pid) for pid in job_processes(folder)})
     finally:
         ended = stop_testbed(folder)
     assert ended == expected

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from envs.types import JobId, MurmurationError
 
+TaskState = Literal["pending", "running", "ended"]
 MARK = "murmuration"  # begins the note of every task that a bridge has started
 
 
@@ -59,11 +60,19 @@ def read_note(text: str) -> TaskNote | None:
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """One segment of a job as the cluster manager sees it."""
+    """One segment of a job as the cluster manager sees it.
 
-    name: str  # by which the manager knows it, such as a Slurm job id
+    Attributes:
+        name: by which the manager knows it, such as a Slurm job id.
+        note: of the bridge that started it.
+        state: whether it waits, runs, or has ended or is about to.
+        first_node: name of the node that it cannot release; empty where it can release none, see `release`.
+    """
+
+    name: str
     note: TaskNote
-    state: Literal["pending", "running", "ended"]
+    state: TaskState
+    first_node: str = ""
 
 
 class ClusterAdapter(Protocol):
@@ -90,6 +99,16 @@ class ClusterAdapter(Protocol):
 
         Raises:
             ActionRefusedError: the manager refuses.
+        """
+        ...
+
+    def release(self, task: TaskStatus, note: TaskNote) -> None:
+        """Let a running task keep only the nodes of a note, with all its GPUs there, and give it that note.
+
+        Only for a task with a `first_node`, which must be among them. Its command has stopped before.
+
+        Raises:
+            ActionRefusedError: the manager refuses; the task is as it was.
         """
         ...
 

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from deployment.adapter import ActionRefusedError, ClusterAdapter, NodeStatus, TaskNote, TaskStatus
-from deployment.jobs import DONE, STOPPED, read_report
+from deployment.jobs import DONE, STOPPED, GoOnOrder, read_report, write_order
 from deployment.journal import CARRIED_OUT, INTENDED, REFUSED, SHADOWED, Journal, read_journal
 from deployment.messages import read_placement, write_placement
 from deployment.mirror import Mirror, decide
@@ -133,6 +134,9 @@ class Bridge:
         check_nodes(self.nodes, cluster)
         self._recover(folder)
         self.journal = Journal(folder / JOURNAL)
+        for run in self.runs:
+            if run.target:  # perhaps that was not ordered any more
+                write_order(run.folder, self._order(run, run.target, released=False))
         self._actions: deque[float] = deque()
         self._next_decision = math.inf
         self._due_since: float | None = None
@@ -144,16 +148,23 @@ class Bridge:
         """Take over what an earlier bridge has ordered."""
         names = {node.name: i for i, node in enumerate(self.nodes)}
         for line in read_journal(folder / JOURNAL):
-            if line["phase"] not in (INTENDED, REFUSED) or not 0 <= line.get("job", -1) < len(self.runs):
+            if not 0 <= line.get("job", -1) < len(self.runs):
                 continue
             run = self.runs[line["job"]]
-            if line["action"] == "start" and line["phase"] == INTENDED:
-                run.segment, run.ordered = line["segment"], line["time"]
+            if line["action"] in ("start", "release") and line["phase"] in (INTENDED, CARRIED_OUT):
                 named = read_placement(Entry(line, JOURNAL).field("placement"))
-                run.placement = replace(named, gpus={names[name]: count for name, count in line["gpus"].items()})
+                placement = replace(named, gpus={names[name]: count for name, count in line["gpus"].items()})
+            if line["action"] == "release":
+                run.target = placement if line["phase"] == INTENDED else None
+                if line["phase"] == CARRIED_OUT:
+                    self._follow(run, placement, line["time"])
+                elif line["phase"] == REFUSED:
+                    self._free(run, line["time"])
+            elif line["action"] == "start" and line["phase"] == INTENDED:
+                run.segment, run.ordered, run.placement = line["segment"], line["time"], placement
                 run.num_restarts += not math.isnan(run.start_time)
                 run.start_time = min(run.start_time, line["now"]) if run.start_time == run.start_time else line["now"]
-            elif line["action"] == "start":
+            elif line["action"] == "start" and line["phase"] == REFUSED:
                 run.placement = None
             elif line["action"] == "stop" and line["phase"] == INTENDED:
                 self._free(run, line["time"])
@@ -163,7 +174,13 @@ class Bridge:
         """Count the service of a segment that has ended or is asked to."""
         if run.placement:
             run.service += run.placement.num_gpus * max(wall - run.ordered, 0.0) * self.rules.scale
-        run.placement = None
+        run.placement = run.target = None
+
+    def _follow(self, run: JobRun, placement: Placement, wall: float) -> None:
+        """Count a segment that goes on in the task of the one before, whose other nodes are released."""
+        self._free(run, wall)
+        run.segment, run.placement, run.ordered, run.missing = run.segment + 1, placement, wall, 0
+        run.num_restarts += 1
 
     @property
     def finished(self) -> bool:
@@ -215,6 +232,8 @@ class Bridge:
             self.submitted += 1
         for run in self._open():
             self._look_at(run, tasks.get((run.spec.id, run.segment)))
+            if run.target:
+                self._let_go(run, run.target, tasks.get((run.spec.id, run.segment + 1)))
         self._end_strays(tasks.values())
         up = {node.name for node in nodes if node.up}
         down = frozenset(i for i, node in enumerate(self.nodes) if node.name not in up)  # or not shown at all
@@ -234,16 +253,15 @@ class Bridge:
             run.stopped = 0
             run.latencies.stop += max(report.updated - run.stopping, 0.0)
             run.latencies.num_stops += 1
-        if report is not None and report.segment == run.segment:
-            if run.seen_start < run.segment:
-                run.seen_start = run.segment
-                run.latencies.start += max(report.began - run.ordered, 0.0)
-                run.latencies.num_starts += 1
-            if report.state == DONE:
-                self._free(run, report.updated)
-                run.finish_time = min(max(report.updated - self.clock.began, 0.0) * self.rules.scale, self.clock.now())
-                self._due(min(run.finish_time / self.rules.scale, self.clock.seconds()))
-                return
+        if report is not None and report.segment == run.segment and run.seen_start < run.segment:
+            run.seen_start = run.segment
+            run.latencies.start += max(report.began - run.ordered, 0.0)
+            run.latencies.num_starts += 1
+        if report is not None and report.state == DONE:  # also if the next segment was ordered meanwhile
+            self._free(run, report.updated)
+            run.finish_time = min(max(report.updated - self.clock.began, 0.0) * self.rules.scale, self.clock.now())
+            self._due(min(run.finish_time / self.rules.scale, self.clock.seconds()))
+            return
         if run.placement:
             gone = task is None or task.state == "ended"
             run.missing = run.missing + 1 if gone else 0
@@ -274,7 +292,8 @@ class Bridge:
             self._strays[task.name] = first, last
 
     def _state(self) -> ClusterState:
-        specs = tuple(run.spec for run in self.runs[self._told : self.submitted])
+        told = self.runs[self._told : self.submitted]
+        specs = tuple(run.spec if self.rules.knows_work else replace(run.spec, work=math.nan) for run in told)
         self._told = self.submitted
         ended = {run.spec.id: run.service for run in self.runs[: self.submitted] if run.done}
         new = {job: service for job, service in ended.items() if job not in self._told_done}
@@ -290,16 +309,21 @@ class Bridge:
                 run.stopping = self.clock.wall()
         if on_down:
             states = [run.state(now, self.rules.scale, self.clock.began, self.rules.knows_work) for run in self._open()]
-        return ClusterState(now, specs, new, self._down, tuple(states))
+        worked = {job: self.runs[job].spec.work for job in new}
+        return ClusterState(now, specs, new, self._down, tuple(states), worked)
 
     def _carry_out(self, decision: Decision, since: float) -> None:
         """Stop and start jobs as decided: first all stops, then all starts."""
         late = max(self.clock.seconds() - since, 0.0)
-        changed = {job: p for job, p in decision.placements.items() if p != self.runs[job].placement}
-        stops = [self.runs[job] for job in sorted(changed) if self.runs[job].placement]
-        starts = [(self.runs[job], placement) for job, placement in sorted(changed.items()) if placement]
-        for run in (*stops, *(run for run, _ in starts)):
-            run.latencies.late += late
+        changed = {job: p for job, p in sorted(decision.placements.items()) if p != self.runs[job].wanted}
+        for job in changed:
+            self.runs[job].latencies.late += late
+        shrinks = {job: p for job, p in changed.items() if p and self._can_release(self.runs[job], p)}
+        for job, placement in shrinks.items():
+            self._release(self.runs[job], placement)
+        others = {job: p for job, p in changed.items() if job not in shrinks}
+        stops = [self.runs[job] for job in others if self.runs[job].placement]
+        starts = [(self.runs[job], placement) for job, placement in others.items() if placement]
         with ThreadPoolExecutor(4) as pool:  # a command takes some hundredths of a second
             stopped = dict(zip((run.spec.id for run in stops), pool.map(self._stop, stops), strict=True))
             free = [(run, placement) for run, placement in starts if stopped.get(run.spec.id, True)]
@@ -318,6 +342,75 @@ class Bridge:
             return False
         self._actions.append(now)
         return True
+
+    def _can_release(self, run: JobRun, placement: Placement) -> bool:
+        """Whether a running job keeps all its GPUs on some of its nodes, so that the others can be released."""
+        held, task = run.placement, run.task
+        if held is None or run.target or task is None or task.state != "running" or run.seen_start < run.segment:
+            return False
+        kept = {self.nodes[node].name for node in placement.gpus}
+        inside = placement.gpus.items() < held.gpus.items()
+        return inside and task.first_node in kept
+
+    def _release(self, run: JobRun, placement: Placement) -> None:
+        """Order a job to stop and to go on with some of its nodes, once the others are released."""
+        if not self._may_act():
+            return
+        if self.rules.shadow:
+            self.journal.write(SHADOWED, "release", **self._about_start(run, placement))
+            return
+        self.journal.write(INTENDED, "release", **self._about_start(run, placement))
+        run.target = placement
+        write_order(run.folder, self._order(run, placement, released=False))
+
+    def _order(self, run: JobRun, placement: Placement, *, released: bool) -> GoOnOrder:
+        then = replace(run, placement=placement, segment=run.segment + 1)
+        return GoOnOrder(then.segment, list(self._commands(then)), released)
+
+    def _let_go(self, run: JobRun, placement: Placement, after: TaskStatus | None) -> None:
+        """Release nodes of a job that was asked to stop for that and has stopped, and let it go on.
+
+        Args:
+            run: the job.
+            placement: what it keeps.
+            after: its task, if the nodes were released by a bridge that could not say so any more.
+        """
+        report, task = run.progress, run.task
+        if after is None and (report is None or (report.segment, report.state) != (run.segment, STOPPED)):
+            return
+        about, order = self._about_start(run, placement), self._order(run, placement, released=True)
+        try:
+            if after is None and task is None:
+                return  # it is lost
+            if after is None and task is not None:
+                self.adapter.release(task, TaskNote(run.spec.id, order.segment, self._named(placement)))
+        except ActionRefusedError as error:
+            self._refused("release", about, error)
+            if task is not None:
+                self._end(run, task)
+            return
+        self._follow(run, placement, self.clock.wall())
+        run.task = after
+        write_order(run.folder, order)
+        self.journal.write(CARRIED_OUT, "release", **about)
+
+    def _end(self, run: JobRun, task: TaskStatus) -> None:
+        """Stop a task whose command has stopped; the job waits again."""
+        self._free(run, self.clock.wall())
+        run.num_preemptions += 1
+        self._due(self.clock.seconds())
+        with suppress(ActionRefusedError):  # it is asked again as a stray
+            self.adapter.stop(task)
+
+    def _named(self, placement: Placement) -> dict[str, int]:
+        """GPUs by name of node."""
+        return {self.nodes[node].name: count for node, count in placement.gpus.items()}
+
+    def _about_start(self, run: JobRun, placement: Placement) -> dict[str, object]:
+        """What the journal says of a job's next segment."""
+        named = {"gpus": self._named(placement), "placement": write_placement(placement)}  # also batch size and plan
+        times = {"time": self.clock.wall(), "now": self.clock.now()}
+        return {"job": run.spec.id, "segment": run.segment + 1, **named, **times}
 
     def _stop(self, run: JobRun) -> bool:
         """Stop a job's segment; return whether that was ordered."""
@@ -346,10 +439,7 @@ class Bridge:
         """Start a job's next segment."""
         if not self._may_act():
             return
-        gpus = {self.nodes[node].name: count for node, count in placement.gpus.items()}
-        about: dict[str, object] = {"job": run.spec.id, "segment": run.segment + 1, "gpus": gpus}
-        about["placement"] = write_placement(placement)  # also what it names besides GPUs
-        about |= {"time": self.clock.wall(), "now": self.clock.now()}
+        about = self._about_start(run, placement)
         if self.rules.shadow:
             self.journal.write(SHADOWED, "start", **about)
             return
@@ -358,7 +448,8 @@ class Bridge:
         run.ordered = self.clock.wall()
         run.folder.mkdir(parents=True, exist_ok=True)
         try:
-            name = self.adapter.start(TaskNote(run.spec.id, run.segment, gpus), self._commands(run), run.folder)
+            note = TaskNote(run.spec.id, run.segment, self._named(placement))
+            name = self.adapter.start(note, self._commands(run), run.folder)
         except ActionRefusedError as error:
             run.placement = None
             self._refused("start", about, error)

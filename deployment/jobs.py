@@ -1,4 +1,4 @@
-"""The folder of one job, through which its processes and the bridge agree: lock, progress, and the order to stop.
+"""The folder of one job, through which its processes and the bridge agree: lock, progress, and the order to go on.
 
 Only the standard library is imported: a job starts within some hundredths of a second.
 """
@@ -6,14 +6,17 @@ Only the standard library is imported: a job starts within some hundredths of a 
 import fcntl
 import json
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 PROGRESS = "progress.json"
+ORDER = "order.json"
 LOCK = "lock"
+ORDER_INTERVAL = 0.05  # seconds of real time between two looks for an order
 STARTED, RUNNING, STOPPED, DONE = "started", "running", "stopped", "done"
 
 
@@ -54,12 +57,61 @@ def read_report(folder: Path) -> JobReport | None:
 
 def write_progress(folder: Path, progress: JobReport) -> None:
     """Write what a job has done, as a whole: a reader sees the old report or the new one."""
-    part = folder / f".{PROGRESS}.{os.getpid()}"
+    _write(folder, PROGRESS, asdict(progress))
+
+
+@dataclass(frozen=True)
+class GoOnOrder:
+    """The order to a running segment: stop with a checkpoint, wait until nodes are released, go on as the next one.
+
+    Attributes:
+        segment: number of the next segment.
+        command: its command, which takes the place of the process of the one before.
+        released: whether the nodes that it does without are released.
+    """
+
+    segment: int
+    command: Sequence[str]
+    released: bool
+
+
+def read_order(folder: Path, segment: int) -> GoOnOrder | None:
+    """Return the order that concerns a running segment; None if there is none."""
+    try:
+        found = GoOnOrder(**json.loads((folder / ORDER).read_text(encoding="utf-8")))
+        words = found.command if isinstance(found.command, list) else []
+        fits = isinstance(found.segment, int) and words and all(isinstance(word, str) for word in words)
+        return found if fits and found.segment > segment else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_order(folder: Path, order: GoOnOrder) -> None:
+    """Write an order, as a whole."""
+    _write(folder, ORDER, asdict(order))
+
+
+def go_on(folder: Path, segment: int, stop: threading.Event) -> None:
+    """Run the next segment in the place of this process once nodes are released, if there is an order to that.
+
+    Returns where this segment was not stopped by an order, or `stop` is set meanwhile.
+    """
+    report = read_report(folder)
+    if report is None or (report.segment, report.state) != (segment, STOPPED):
+        return
+    while (order := read_order(folder, segment)) is not None and not stop.is_set():
+        if order.released:
+            os.execvp(order.command[0], list(order.command))
+        stop.wait(ORDER_INTERVAL)
+
+
+def _write(folder: Path, name: str, content: object) -> None:
+    part = folder / f".{name}.{os.getpid()}"
     with part.open("x", encoding="utf-8") as file:
-        json.dump(asdict(progress), file)
+        json.dump(content, file)
         file.flush()
         os.fsync(file.fileno())
-    part.replace(folder / PROGRESS)
+    part.replace(folder / name)
 
 
 @contextmanager

@@ -122,6 +122,10 @@ class KubernetesAdapter:
             },
         }
 
+    def release(self, task: TaskStatus, note: TaskNote) -> None:
+        """Refuse: no task says that it can release nodes."""
+        raise ActionRefusedError(f"task {task.name}: its pods are stopped together; start it anew on fewer nodes")
+
     def stop(self, task: TaskStatus, *, kill: bool = False) -> None:
         """Delete the pods of a task: Kubernetes sends SIGTERM, and SIGKILL after the grace time or at once."""
         words = ["delete", "pods", f"--selector=task={task.name}", "--wait=false", "--ignore-not-found"]

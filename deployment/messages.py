@@ -23,9 +23,9 @@ NODE_FIELDS = tuple(field.name for field in fields(NodeSpec))
 JOB_FIELDS = tuple(field.name for field in fields(JobSpec) if field.name != "id")
 PLACEMENT_FIELDS = ("gpus", "cpus", "memory", "plan", "batch_size", "beside")
 PLAN_FIELDS = tuple(field.name for field in fields(ExecutionPlan))
-TIMES = ("remaining_work", "throughput", "ready_time", "segment", "start_time")
+AMOUNTS = ("remaining_work", "throughput", "ready_time", "segment", "start_time", "work_done")
 COUNTS = ("num_restarts", "num_preemptions", "num_interruptions")
-STATE_FIELDS = ("job_id", "placement", "attained_service", "likely_work", *TIMES, *COUNTS)
+STATE_FIELDS = ("job_id", "placement", "attained_service", "likely_work", *AMOUNTS, *COUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,11 @@ def write_beginning(beginning: Beginning) -> bytes:
 def write_round(state: ClusterState) -> bytes:
     """Return the line of a round: JOB_SUBMITTED and JOB_COMPLETED for what is new, then REQUESTED_CALL."""
     events = [("JOB_SUBMITTED", {"job_id": spec.id, "job": _job(spec)}) for spec in state.submitted]
-    events += [
-        ("JOB_COMPLETED", {"job_id": job, "attained_service": service}) for job, service in state.completed.items()
-    ]
+    for job, service in state.completed.items():
+        ended: dict[str, Any] = {"job_id": job, "attained_service": service}
+        if job in state.completed_work:
+            ended["work"] = state.completed_work[job]
+        events.append(("JOB_COMPLETED", ended))
     called = {"down": sorted(state.down), "jobs": [_state(each) for each in state.jobs]}
     return _message(state.time, *events, ("REQUESTED_CALL", called))
 
@@ -121,7 +123,7 @@ def _job(spec: JobSpec) -> dict[str, Any]:
 
 
 def _state(state: JobState) -> dict[str, Any]:
-    values: dict[str, Any] = {name: _known(getattr(state, name)) for name in ("attained_service", *TIMES)}
+    values: dict[str, Any] = {name: _known(getattr(state, name)) for name in ("attained_service", *AMOUNTS)}
     values |= {name: getattr(state, name) for name in COUNTS}
     values |= {"likely_work": list(state.likely_work)}
     return {"job_id": state.job, "placement": write_placement(state.placement) if state.placement else None, **values}
@@ -224,6 +226,7 @@ def read_round(now: float, events: list[tuple[str, Entry]]) -> ClusterState:
     """
     submitted: list[JobSpec] = []
     completed: dict[int, float] = {}
+    completed_work: dict[int, float] = {}
     if not events or events[-1][0] != "REQUESTED_CALL":
         raise ProtocolError(
             f"message at now = {now:g}: its last event must be REQUESTED_CALL, with the state of the cluster"
@@ -233,9 +236,11 @@ def read_round(now: float, events: list[tuple[str, Entry]]) -> ClusterState:
             data.only("job_id", "job")
             submitted.append(_read_job(data.field("job_id").whole(0, MOST_JOBS), data.field("job")))
         elif name == "JOB_COMPLETED":
-            data.only("job_id", "attained_service")
-            service = data.optional("attained_service")
-            completed[data.field("job_id").whole(0, MOST_JOBS)] = 0.0 if service is None else service.number()
+            data.only("job_id", "attained_service", "work")
+            job, service = data.field("job_id").whole(0, MOST_JOBS), data.optional("attained_service")
+            completed[job] = 0.0 if service is None else service.number()
+            if work := data.optional("work"):
+                completed_work[job] = work.number()
         else:
             raise ProtocolError(
                 f"{data.place}: event type {name!r}; types are JOB_SUBMITTED, JOB_COMPLETED, REQUESTED_CALL"
@@ -249,6 +254,7 @@ def read_round(now: float, events: list[tuple[str, Entry]]) -> ClusterState:
         completed,
         frozenset() if down is None else frozenset(each.whole(0, MAX_NODES) for each in down.items()),
         tuple(_read_state(each) for each in call.field("jobs").items(MOST_JOBS)),
+        completed_work,
     )
 
 
@@ -279,7 +285,7 @@ def _read_job(job: int, entry: Entry) -> JobSpec:
 def _read_state(entry: Entry) -> JobState:
     entry.only(*STATE_FIELDS)
     placement, likely = entry.optional("placement"), entry.optional("likely_work")
-    numbers: dict[str, Any] = {name: found.number() for name in TIMES if (found := entry.optional(name))}
+    numbers: dict[str, Any] = {name: found.number() for name in AMOUNTS if (found := entry.optional(name))}
     counts = {name: found.whole(0, 2**31 - 1) for name in COUNTS if (found := entry.optional(name))}
     service = entry.optional("attained_service")
     return JobState(

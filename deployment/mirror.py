@@ -16,6 +16,7 @@ from envs.simulation.beliefs import Beliefs, Cell, Seen
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import kernel
 from envs.simulation.ordered_set import insert
+from envs.simulation.predictions import SHORTEST_RUN, Predictions, ideal_throughputs, remaining_outcomes
 from envs.simulation.shares import set_free
 from envs.simulation.throughput import node_level
 from envs.simulation.whole_episode import WholeEpisode
@@ -25,6 +26,7 @@ from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
 QUEUED, DONE = 1, 3  # Status
+COVERED = 1024  # GPUs of one job, unless larger ones are expected
 
 
 @kernel
@@ -121,10 +123,12 @@ class Mirror:
 
     Args:
         setup: its nodes, the performance model by which throughputs are judged, and the rules that schedulers expect.
-            With `information.throughput=observed` the view shows beliefs (`MeasuredBeliefs`).
+            With `information.throughput=observed` the view shows beliefs (`MeasuredBeliefs`), and with
+            `information.work=predicted` what the setup's predictor, which was trained before, makes of the jobs.
         models: models that jobs may have, in the order of the view's tables; others are added when they come.
         tenants: likewise.
-        most_gpus: the largest job that the view's tables cover at first.
+        most_gpus: the largest job that comes. The view's tables keep their width, since schedulers rely on that; they
+            cover the whole cluster in any case, up to `COVERED` GPUs.
         shares: whether the cluster can let two jobs hold the same GPUs.
 
     Raises:
@@ -136,7 +140,7 @@ class Mirror:
         setup: Setup,
         models: Sequence[str] = (),
         tenants: Sequence[str] = (),
-        most_gpus: int = 1,
+        most_gpus: int = 0,
         *,
         shares: bool = False,
     ) -> None:
@@ -153,10 +157,13 @@ class Mirror:
             )
         scenario = replace(setup.scenario, failures=None, quotas=dict(setup.scenario.quotas))
         self.setup = replace(setup, scenario=scenario)
-        self.models, self.tenants, self.most_gpus = list(models), list(tenants), most_gpus
+        self.models, self.tenants = list(models), list(tenants)
+        self.most_gpus = max(most_gpus, min(setup.cluster.num_gpus, COVERED))
         self.jobs: list[JobSpec] = []
         self.done: list[bool] = []
         self._served: list[float] = []
+        self._worked: list[float] = []
+        self._expected: list[float] = []  # median of the work as it was predicted last
         self._exact = ExactThroughputs(self.setup)
         self._reported: dict[Seen, float] = {}
 
@@ -172,6 +179,7 @@ class Mirror:
         for job, service in state.completed.items():
             self._known(job)
             self.done[job], self._served[job] = True, service
+            self._worked[job] = state.completed_work.get(job, math.nan)
         if not self.jobs:
             raise MurmurationError(f"t = {state.time:g} s: a round without jobs; ask when a job was submitted")
         seen = {each.job for each in state.jobs}
@@ -180,7 +188,16 @@ class Mirror:
             raise MurmurationError(
                 f"job {missing[0]}: has no state at t = {state.time:g} s and is not completed either"
             )
-        episode = self._load(state)
+        for each in state.jobs:
+            self._known(each.job)
+            if self.done[each.job]:
+                raise MurmurationError(
+                    f"job {each.job}: is completed, and has a state at t = {state.time:g} s all the same"
+                )
+        workload, table = self._workload(), ThroughputTable.of(self.setup, self.models, self.most_gpus)
+        if self.setup.scenario.information.work == "predicted":
+            state = self._predict(state, workload, table)
+        episode = self._load(state, workload, table)
         _place(episode, state)
         self._overwrite(episode, state)
         return episode.view  # type: ignore[return-value]
@@ -199,22 +216,50 @@ class Mirror:
         for known, name in ((self.models, spec.model), (self.tenants, spec.tenant)):
             if name not in known:
                 known.append(name)
-        self.most_gpus = max(self.most_gpus, spec.max_gpus)
+        if min(spec.max_gpus, self.setup.cluster.num_gpus) > self.most_gpus:
+            raise MurmurationError(
+                f"job {spec.id}: may get {spec.max_gpus} GPUs, and jobs of at most {self.most_gpus} are expected; "
+                f"begin with most_gpus={spec.max_gpus}"
+            )
         self.jobs.append(spec)
         self.done.append(False)
         self._served.append(0.0)
+        self._worked.append(math.nan)
+        self._expected.append(0.0)
 
-    def _load(self, state: ClusterState) -> MirroredRound:
+    def _predict(self, state: ClusterState, workload: Workload, table: ThroughputTable) -> ClusterState:
+        """Add what the setup's predictor makes of the work of jobs, unless their states say something of it.
+
+        A job whose samples are not reported counts as if it had run on its requested GPUs all the time. One that ended
+        without service, cancelled before it began, tells nothing: it counts as it was predicted.
+        """
+        asked = {each.job for each in state.jobs if math.isnan(each.remaining_work) and not each.likely_work}
+        if not asked:
+            return state
+        throughput = ideal_throughputs(workload, self.setup, table)
+        throughput_of_gpu = throughput / workload.jobs["num_gpus"]
+        ended = np.array(self.done)
+        given = np.where(np.isnan(self._worked), [spec.work for spec in self.jobs], self._worked)
+        worked = np.where(np.isnan(given), self._served * throughput_of_gpu, given)
+        worked = np.where(worked > 0, worked, self._expected)
+        jobs = workload.jobs.copy()
+        jobs["work"][ended] = np.maximum(worked, SHORTEST_RUN * throughput)[ended]
+        predictions = Predictions(self.setup, replace(workload, jobs=jobs), table)
+        present = np.array([each.job for each in state.jobs], np.int64)
+        served = np.array([each.attained_service for each in state.jobs]) * throughput_of_gpu[present]
+        reported = np.array([each.work_done for each in state.jobs])
+        done = np.where(np.isnan(reported), served, reported)
+        predictions.look(len(jobs), present, done)
+        for job, outcomes in zip(present.tolist(), predictions.work[present], strict=True):
+            self._expected[job] = float(np.median(outcomes))
+        left = dict(zip(present.tolist(), remaining_outcomes(predictions.work[present], done), strict=True))
+        return replace(
+            state, jobs=tuple(_with_work(each, left[each.job]) if each.job in asked else each for each in state.jobs)
+        )
+
+    def _load(self, state: ClusterState, workload: Workload, table: ThroughputTable) -> MirroredRound:
         """Return an episode in which all open jobs wait."""
-        for each in state.jobs:
-            self._known(each.job)
-            if self.done[each.job]:
-                raise MurmurationError(
-                    f"job {each.job}: is completed, and has a state at t = {state.time:g} s all the same"
-                )
-        table = ThroughputTable.of(self.setup, self.models, self.most_gpus)
         arrays = State.allocate(self.setup.cluster, len(self.jobs), scenario=self.setup.scenario)
-        workload = self._workload()
         arrays.load(0, workload, self.setup.scenario, table, np.random.default_rng(0))
         episode = MirroredRound(workload, self._exact, self.setup, table, arrays, np.random.SeedSequence(0))
         if self.setup.scenario.information.hides_throughput:
@@ -304,6 +349,12 @@ def _set_job(record: np.record, state: JobState, time: float) -> None:
         record["throughput"] = state.throughput
     throughput = float(record["throughput"])
     record["finish"] = record["synced"] + left / throughput if throughput > 0 else np.inf
+
+
+def _with_work(state: JobState, outcomes: FloatArray) -> JobState:
+    """Return a state with equally likely samples left, of which NaN are none, and their mean."""
+    known = outcomes[~np.isnan(outcomes)]
+    return replace(state, remaining_work=float(known.mean()), likely_work=tuple(known.tolist()))
 
 
 def decide(allocation: Allocation, running: Sequence[int]) -> Decision:

@@ -39,6 +39,7 @@ class JobRun:
         segment: number of its last start; 0 before the first.
         placement: of the segment that runs or is to run; None while the job waits.
         ordered: when that start was ordered, in seconds since 1970.
+        target: what remains of the placement once the segment has stopped and nodes are released; None otherwise.
         stopping: when the last stop was ordered; NaN if it is not stopping.
         task: the segment as the cluster manager saw it last.
         progress: as the job reported it last.
@@ -48,6 +49,7 @@ class JobRun:
     folder: Path
     segment: int = 0
     placement: Placement | None = None
+    target: Placement | None = None
     ordered: float = math.nan
     stopping: float = math.nan
     task: TaskStatus | None = None
@@ -68,6 +70,11 @@ class JobRun:
         """Whether the job has processed its last sample."""
         return self.progress is not None and self.progress.state == DONE
 
+    @property
+    def wanted(self) -> Placement | None:
+        """What the job is to hold by the last decision."""
+        return self.target or self.placement
+
     def state(self, now: Seconds, scale: float, began: float, knows_work: bool) -> JobState:
         """Return the job as a scheduler sees it.
 
@@ -81,7 +88,7 @@ class JobRun:
         report = self.progress
         if report is not None:
             done = report.work_done
-            if self.placement and report.segment == self.segment:
+            if self.placement and report.segment == self.segment and not self.target:
                 ready = (report.ready - began) * scale
                 throughput = report.throughput / scale if report.throughput > 0 else math.nan
                 done += report.throughput / scale * max(now - max(ready, (report.updated - began) * scale), 0.0)
@@ -90,7 +97,7 @@ class JobRun:
         held = max(now - (self.ordered - began) * scale, 0.0) if running else 0.0
         return JobState(
             self.spec.id,
-            self.placement,
+            self.wanted,
             self.service + gpus * held,
             max(self.spec.work - done, self.spec.work * 1e-9) if knows_work else math.nan,
             throughput=throughput,
@@ -100,4 +107,5 @@ class JobRun:
             num_restarts=self.num_restarts,
             num_preemptions=self.num_preemptions,
             num_interruptions=self.num_interruptions,
+            work_done=done,
         )

@@ -29,13 +29,15 @@ class ObservedJob:
     gpus: Mapping[NodeId, int] | None = None  # what it holds; None while it waits
     user: str = ""
     tenant: str = ""
+    job_name: str = ""  # which users choose, so that several jobs have it
 
 
 class Shadow:
     """Shows observed jobs to a scheduler, and writes what it would do.
 
     A job is rigid, since its owner asked for so many GPUs. Nothing is known of its model: all are `model`, which the
-    performance model must know; the work of a job is what it would do within its time limit.
+    performance model must know; the work of a job is what it would do within its time limit, unless the mirror
+    predicts it.
 
     Args:
         scheduler: it is reset here.
@@ -50,6 +52,8 @@ class Shadow:
         self._ids: dict[str, int] = {}
         self._specs: list[JobSpec] = []
         self._open: set[int] = set()
+        self._held: dict[int, tuple[float, int]] = {}  # start time and GPUs of those that ran at the last look
+        self._predicts = mirror.setup.scenario.information.work == "predicted"
         self._seen: object = None
         self._began, self._time = math.nan, 0.0
         self.num_rounds = self.num_left_out = 0
@@ -76,7 +80,8 @@ class Shadow:
         self._time = max(now - self._began, self._time)  # a clock that was set back does not count
         submitted = self._enter(fitting)
         present = {self._ids[each.name]: each for each in fitting}
-        ended = dict.fromkeys(sorted(self._open - set(present)), 0.0)
+        ended = {job: self._service(job) for job in sorted(self._open - set(present))}
+        self._held = {job: (each.start_time, each.num_gpus) for job, each in present.items() if each.gpus}
         self._open = set(present)
         states = tuple(self._state(job, present[job]) for job in sorted(present))
         decision = self._asked.decide(ClusterState(self._time, submitted, ended, down, states))
@@ -96,14 +101,19 @@ class Shadow:
                 job,
                 min(max(each.submit_time - self._began, latest), max(self._time, latest)),
                 each.num_gpus,
-                self._throughput(each.num_gpus) * max(each.expected, 1.0),
+                math.nan if self._predicts else self._throughput(each.num_gpus) * max(each.expected, 1.0),
                 self._model,
-                name=each.name,
+                name=each.job_name,
                 user=each.user,
                 tenant=each.tenant,
             )
             self._specs.append(spec)
         return tuple(self._specs[first:])
+
+    def _service(self, job: int) -> float:
+        """GPU-seconds of a job that is gone: until now, if it ran when it was seen last."""
+        start, gpus = self._held.get(job, (math.nan, 0))
+        return max(self._time + self._began - start, 0.0) * gpus if start == start else 0.0
 
     def _throughput(self, gpus: int) -> float:
         cluster = self._mirror.setup.cluster
@@ -118,7 +128,7 @@ class Shadow:
     def _state(self, job: int, seen: ObservedJob) -> JobState:
         ran = 0.0 if math.isnan(seen.start_time) else max(self._time + self._began - seen.start_time, 0.0)
         work = self._specs[job].work
-        left = max(work - ran * self._throughput(seen.num_gpus), work * 0.01)  # it has outlived its limit
+        left = max(work - ran * self._throughput(seen.num_gpus), work * 0.01)  # where it has outlived its limit
         placement = Placement(dict(seen.gpus)) if seen.gpus else None
         state = JobState(job, placement, ran * seen.num_gpus, left)
         return replace(state, start_time=max(seen.start_time - self._began, 0.0)) if placement else state

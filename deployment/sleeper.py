@@ -10,7 +10,17 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, write_progress
+from deployment.jobs import (
+    DONE,
+    ORDER_INTERVAL,
+    RUNNING,
+    STOPPED,
+    begin_segment,
+    go_on,
+    only_one,
+    read_order,
+    write_progress,
+)
 
 CHECKPOINT_INTERVAL = 5.0  # seconds of real time
 
@@ -18,7 +28,7 @@ CHECKPOINT_INTERVAL = 5.0  # seconds of real time
 def sleep_through(
     folder: Path, segment: int, work: float, throughput: float, delay: float, stop: threading.Event
 ) -> str:
-    """Process samples until the work is done or `stop` is set; return the state at the end.
+    """Process samples until the work is done, `stop` is set or there is an order; return the state at the end.
 
     Args:
         folder: of the job.
@@ -38,8 +48,10 @@ def sleep_through(
         first = progress.work_done
         write_progress(folder, progress)
         while True:
-            left = end - time.monotonic()
-            stopped = stop.wait(min(max(left, 0.0), CHECKPOINT_INTERVAL))
+            checkpoint = time.monotonic() + CHECKPOINT_INTERVAL
+            stopped = False
+            while not stopped and (left := min(end, checkpoint) - time.monotonic()) > 0:
+                stopped = stop.wait(min(left, ORDER_INTERVAL)) or read_order(folder, segment) is not None
             now = time.monotonic()
             done = first + throughput * max(now - start, 0.0)
             state = STOPPED if stopped and now < end else DONE if now >= end else RUNNING
@@ -55,6 +67,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     folder, segment, work, throughput, delay = sys.argv[1:]
     sleep_through(Path(folder), int(segment), float(work), float(throughput), float(delay), stop)
+    go_on(Path(folder), int(segment), stop)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class JobState:
         placement: what it holds; None while it waits.
         attained_service: GPU-seconds received so far.
         remaining_work: samples left, as far as a scheduler may know them.
-        likely_work: equally likely samples left, where work is predicted; otherwise empty.
+        likely_work: equally likely samples left, where the one who reports the state predicts them; otherwise empty.
         throughput: samples/s at its placement, as measured; NaN takes that of the performance model.
         ready_time: when it begins to process samples after a start; the present if it does already.
         segment: when it last began to process samples after a start or change.
@@ -24,6 +24,7 @@ class JobState:
         num_restarts: starts and changes after the first start.
         num_preemptions: times that it lost all GPUs by a decision.
         num_interruptions: times that a failed node stopped it.
+        work_done: samples processed so far, as the job reports them.
     """
 
     job: JobId
@@ -38,6 +39,7 @@ class JobState:
     num_restarts: int = 0
     num_preemptions: int = 0
     num_interruptions: int = 0
+    work_done: Samples = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class ClusterState:
         completed: jobs that have left the system since the last round, with the GPU-seconds that they got.
         down: nodes that cannot run jobs now.
         jobs: all jobs in the system, by ascending id.
+        completed_work: samples that completed jobs have processed, where that is known.
     """
 
     time: Seconds
@@ -57,6 +60,7 @@ class ClusterState:
     completed: Mapping[JobId, GpuSeconds] = field(default_factory=dict)
     down: frozenset[NodeId] = frozenset()
     jobs: tuple[JobState, ...] = ()
+    completed_work: Mapping[JobId, Samples] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 python -m deployment.wrapper <folder> <segment> <grace> -- <command>
 
-The command finds its folder, its segment and its GPUs by node in the environment, and reports its steps through
-`report_work`. On SIGTERM it writes a checkpoint and ends; status 0 then means stopped, and without
-SIGTERM that all work is done.
+The command finds its folder and its segment in the environment, and reports its steps through `report_work`. On SIGTERM
+it writes a checkpoint and ends; status 0 then means stopped, and without SIGTERM that all work is done. Where the
+bridge orders to go on with fewer nodes, the command gets SIGTERM too, and then the next segment takes its place.
 """
 
 import os
@@ -17,7 +17,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, read_report, write_progress
+from deployment.jobs import (
+    DONE,
+    ORDER_INTERVAL,
+    RUNNING,
+    STOPPED,
+    begin_segment,
+    go_on,
+    only_one,
+    read_order,
+    read_report,
+    write_progress,
+)
 
 
 def run_segment(folder: Path, segment: int, grace: float, command: Sequence[str], stop: threading.Event) -> int:
@@ -42,11 +53,11 @@ def run_segment(folder: Path, segment: int, grace: float, command: Sequence[str]
         child = subprocess.Popen(command, env={**os.environ, **given})
         asked = None
         while child.poll() is None:
-            if stop.wait(0.05) and asked is None:
+            if (stop.wait(ORDER_INTERVAL) or read_order(folder, segment)) and asked is None:
                 child.send_signal(signal.SIGTERM)
                 asked = time.monotonic()
             elif asked is not None:
-                time.sleep(0.05)
+                time.sleep(ORDER_INTERVAL)
                 if time.monotonic() - asked > grace:
                     child.kill()
         last = read_report(folder) or progress
@@ -78,7 +89,9 @@ def main() -> None:
     assert dashes == "--"
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    sys.exit(abs(run_segment(Path(folder), int(segment), float(grace), command, stop)))
+    status = run_segment(Path(folder), int(segment), float(grace), command, stop)
+    go_on(Path(folder), int(segment), stop)
+    sys.exit(abs(status))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ GONE = ("Invalid job id", "already completing", "Job/step already", "Invalid job
 
 
 class SlurmAdapter:
-    """Starts and stops tasks by sbatch and scancel, and looks by squeue and sinfo.
+    """Starts and stops tasks by sbatch and scancel, shrinks them by scontrol, and looks by squeue and sinfo.
 
     Args:
         environment: of the commands; None for that of this process. `SLURM_CONF` may name the cluster.
@@ -62,6 +62,14 @@ class SlurmAdapter:
             words += ["--output=/dev/null", f"--error={folder / 'errors.txt'}", f"--chdir={folder}"]
         script = f"#!/bin/sh\nexec {shlex.join(command)}\n"
         return self._run(words, script).strip().split(";")[0]
+
+    def release(self, task: TaskStatus, note: TaskNote) -> None:
+        """Let a running task keep only some of its nodes (`scontrol update NodeList`).
+
+        Slurm ends job steps on the others. Without accounting, Slurm 22.05 lets each job do this once.
+        """
+        named = f"NodeList={','.join(sorted(note.gpus))}"
+        self._run(["scontrol", "update", f"JobId={task.name}", named, f"Comment={note.write()}"])
 
     def stop(self, task: TaskStatus, *, kill: bool = False) -> None:
         """Send SIGTERM to a task's command, or end it; one that waits in Slurm's queue is cancelled either way."""

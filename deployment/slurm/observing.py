@@ -34,7 +34,9 @@ def observe_queue(text: str, names: Sequence[str]) -> list[ObservedJob]:
         if state == "ended" or not gpus:
             continue
         limit = job.optional("time_limit")
-        user, account = job.optional("user_name"), job.optional("account")
+        user, account, name = (
+            "" if (entry := job.optional(key)) is None else entry.text() for key in ("user_name", "account", "name")
+        )
         found.append(
             ObservedJob(
                 f"{plain_number(job.field('job_id')):.0f}",
@@ -43,8 +45,9 @@ def observe_queue(text: str, names: Sequence[str]) -> list[ObservedJob]:
                 expected_time(60.0 * plain_number(limit) if limit is not None else math.inf),
                 plain_number(job.field("start_time")) if held else math.nan,
                 held,
-                "" if user is None else user.text(),
-                "" if account is None else account.text(),
+                user,
+                account or user,
+                name,
             )
         )
     return found
@@ -136,7 +139,8 @@ def _rows(path: Path) -> Iterator[tuple[ObservedJob, float, float, float]]:
             continue
         run = times[2] - times[1]
         job = ObservedJob(values["JobID"], times[0], gpus[1], expected_time(run if run == run else math.inf))
-        yield replace(job, user=values.get("User", ""), tenant=values.get("Account", "")), times[0], times[1], times[2]
+        user, account, name = (values.get(key, "") for key in ("User", "Account", "JobName"))
+        yield replace(job, user=user, tenant=account or user, job_name=name), times[0], times[1], times[2]
 
 
 def _time(text: str, place: str) -> float:

@@ -3,9 +3,8 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
-from deployment.adapter import NodeStatus, TaskNote, TaskStatus, read_note
+from deployment.adapter import NodeStatus, TaskNote, TaskState, TaskStatus, read_note
 from deployment.reading import Entry, ProtocolError, parse_json, quote
 
 GRES = re.compile(r"^gpu(?::(?P<type>[^:(]+))?:(?P<count>\d+)(?:\(|$)")
@@ -68,7 +67,7 @@ def read_tasks(text: str, source: str = "squeue --json") -> list[TaskStatus]:
     Raises:
         ProtocolError: it has another form.
     """
-    parts: dict[int, list[tuple[TaskNote, Literal["pending", "running", "ended"]]]] = defaultdict(list)
+    parts: dict[int, list[tuple[TaskNote, TaskState, str]]] = defaultdict(list)
     for job in listed_in(text, source, "jobs"):
         comment = job.optional("comment")
         note = read_note(comment.text(100_000)) if comment is not None else None
@@ -76,14 +75,14 @@ def read_tasks(text: str, source: str = "squeue --json") -> list[TaskStatus]:
             continue
         together = job.optional("het_job_id")
         first = int(plain_number(together)) if together is not None else 0
-        parts[first or int(plain_number(job.field("job_id")))].append((note, job_state(job.field("job_state"))))
+        script_node = job.optional("batch_host")
+        kept = script_node.text() if script_node is not None and not first else ""  # Slurm resizes no heterogeneous job
+        parts[first or int(plain_number(job.field("job_id")))].append((note, job_state(job.field("job_state")), kept))
     found = []
     for name, each in sorted(parts.items()):
-        states = {state for _, state in each}
-        ended = "ended" in states
-        found.append(
-            TaskStatus(str(name), each[0][0], "ended" if ended else "pending" if "pending" in states else "running")
-        )
+        states = {part[1] for part in each}
+        state: TaskState = "ended" if "ended" in states else "pending" if "pending" in states else "running"
+        found.append(TaskStatus(str(name), each[0][0], state, each[0][2] if state == "running" else ""))
     return found
 
 
@@ -100,7 +99,7 @@ def listed_in(text: str, command: str, field: str) -> Iterator[Entry]:
     return content.field(field).items()
 
 
-def job_state(entry: Entry) -> Literal["pending", "running", "ended"]:
+def job_state(entry: Entry) -> TaskState:
     """Return the state of a job; one that still cleans up has ended."""
     states = {entry.text().upper()} if isinstance(entry.value, str) else {each.text().upper() for each in entry.items()}
     if states & PENDING:

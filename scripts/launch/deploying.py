@@ -250,6 +250,6 @@ def compare_table(results: Sequence[DeployedResult]) -> Table:
         parts = [f"{each.mean(name):.1f}" for name in ("start", "stop", "late", "rest")]
         simulated, slower, real = (f"{each.mean(name):.1f}" for name in ("simulated", "with_latencies", "real"))
         times = [simulated, f"{slower} [{each.plays.min():.1f}, {each.plays.max():.1f}]", real]
-        stops = each.counts.get("stop carried out", 0)
+        stops = sum(each.counts.get(f"{action} carried out", 0) for action in ("stop", "release"))
         table.add_row(each.scheduler, *times, f"{raw:+.1%}", f"{each.difference:+.1%}", *parts, str(stops))
     return table

@@ -338,7 +338,7 @@ def describe_deployment(cfg: DictConfig) -> DeploymentRun:
         actions_per_minute=cfg.actions_per_minute,
         interval=cfg.interval,
         retry=5.0 * cfg.interval,
-        knows_work=cfg.scenario.information.get("work", "exact") != "none",
+        knows_work=cfg.scenario.information.get("work", "exact") not in ("none", "predicted"),
     )
     return DeploymentRun(
         **_describe_actor(cfg),

@@ -30,7 +30,7 @@ def watch_cluster(run: ShadowRun, folder: Path) -> None:
     """
     setup = build_inputs(run.problem).setup
     journal = Journal(folder / JOURNAL)
-    shadow = Shadow(find_actor(run), Mirror(setup, [run.model]), run.model, journal)
+    shadow = Shadow(find_actor(run), Mirror(setup, [run.model], most_gpus=setup.cluster.num_gpus), run.model, journal)
     looks = _recorded(run.recording, setup.cluster) if run.recording else _live(run, setup.cluster)
     changes = 0
     for now, jobs, down in itertools.islice(looks, run.looks):

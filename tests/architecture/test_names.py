@@ -49,6 +49,7 @@ ALLOWED_IN_FILE = {
     ("envs/simulation/log.py", "kind"): "the kind of an event",
     ("envs/simulation/reference/log.py", "kind"): "the kind of an event",
     ("tests/conformance/audit.py", "kind"): "the kind of an event",
+    ("tests/unit/deployment/test_slurm.py", "batch_host"): "the field of squeue --json",
     ("tests/unit/metrics/fabricated.py", "kind"): "the kind of an event",
     ("tests/unit/simulation/plays.py", "kind"): "the kind of an event",
     ("tests/unit/simulation/test_engine.py", "kind"): "the kind of an event",

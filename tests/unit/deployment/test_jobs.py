@@ -11,7 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, begin_segment, only_one, read_report, write_progress
+from deployment.jobs import (
+    DONE,
+    RUNNING,
+    STOPPED,
+    GoOnOrder,
+    JobReport,
+    begin_segment,
+    only_one,
+    read_order,
+    read_report,
+    write_order,
+    write_progress,
+)
 from deployment.sleeper import sleep_through
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,6 +98,50 @@ def test_the_sleeper_as_a_process_stops_at_sigterm(tmp_path):
         child.kill()
     assert (kept := read_report(tmp_path)) is not None
     assert kept.state == STOPPED
+
+
+def test_a_sleeper_stops_for_an_order_and_goes_on_in_the_same_process_once_nodes_are_released(tmp_path):
+    words = ["-S", "-m", "deployment.sleeper", tmp_path]
+    child = start(*words, 1, 100.0, 10.0, 0.0)
+    try:
+        wait_for(lambda: (found := read_report(tmp_path)) and found.state == RUNNING)
+        order = GoOnOrder(2, [sys.executable, *map(str, words), "2", "100.0", "1e4", "0.0"], released=False)
+        write_order(tmp_path, order)
+        kept = wait_for(lambda: (found := read_report(tmp_path)) and found.state == STOPPED and found)
+        assert kept.work_done < 100.0
+        time.sleep(0.2)
+        assert child.poll() is None
+        assert read_report(tmp_path) == kept  # it waits
+        write_order(tmp_path, replace(order, released=True))
+        assert child.wait() == 0
+    finally:
+        child.kill()
+    assert (done := read_report(tmp_path)) is not None
+    assert (done.segment, done.state, done.work_done) == (2, DONE, 100.0)
+
+
+def test_the_wrapper_stops_its_command_for_an_order_and_ends_at_sigterm_while_it_waits(tmp_path):
+    begun = tmp_path / "begun"
+    program = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(1000)"
+    child = start("-m", "deployment.wrapper", tmp_path, 1, 10, "--", sys.executable, "-c", program)
+    try:
+        wait_for(begun.exists)
+        write_order(tmp_path, GoOnOrder(2, ["true"], released=False))
+        wait_for(lambda: (found := read_report(tmp_path)) and found.state == STOPPED)
+        assert child.poll() is None
+        child.send_signal(signal.SIGTERM)
+        assert child.wait() == signal.SIGTERM  # of the command, which knew no SIGTERM
+    finally:
+        child.kill()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"segment": 2}', '{"segment": "2", "command": [], "released": true}'])
+def test_a_damaged_order_or_one_for_an_earlier_segment_counts_as_none(tmp_path, text):
+    (tmp_path / "order.json").write_text(text)
+    assert read_order(tmp_path, 1) is None
+    write_order(tmp_path, GoOnOrder(2, ["true"], released=True))
+    assert read_order(tmp_path, 2) is None
+    assert read_order(tmp_path, 1) == GoOnOrder(2, ["true"], True)
 
 
 @pytest.mark.slow

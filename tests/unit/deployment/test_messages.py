@@ -40,8 +40,9 @@ STATE = ClusterState(
         JobState(
             0, Placement({0: 3}, {0: 1.5}, {0: 20.0}, PLAN, 64), 2.0, 1 / 3, (0.1, 0.2), 1e-300, 13.0, 13.0, 2.0, 1
         ),
-        JobState(1),
+        JobState(1, work_done=20.5),
     ),
+    {7: 300.0},
 )
 
 

@@ -1,15 +1,19 @@
-"""Beliefs about hidden throughputs in a mirror: they follow from the reports of jobs."""
+"""Beliefs about hidden throughputs and predictions of hidden work in a mirror: they follow from the reports of jobs."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from baselines import Starling
+from baselines import Srtf, Starling
+from baselines.parts.group_history import GroupHistory
 from deployment.bridge import LocalScheduler
-from deployment.mirror import Mirror
+from deployment.mirror import Mirror, Watched
 from deployment.state import ClusterState, JobState
 from envs.performance import default_model
-from envs.simulation import Information, Scenario, Setup
+from envs.simulation import Information, PooledHistory, Scenario, Setup, Simulator, train_predictor
 from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec, Placement
+from envs.workloads import Habits, SyntheticSource
 
 CLUSTER = ClusterSpec(tuple(NodeSpec(name, 4, 24, 500) for name in ("V100", "V100", "P100")), "three nodes")
 HIDDEN = Scenario(batch_sizes="usual", information=Information("none", throughput="observed"))
@@ -63,3 +67,60 @@ def test_a_scheduler_decides_on_beliefs_about_a_real_cluster():
     placement = asked.decide(ClusterState(0.0, (JOB,), jobs=(JobState(0),))).placements[0]
     assert placement is not None
     assert placement.num_gpus >= 1
+
+
+def predicted(predictor):
+    """A setup whose work is predicted, and an episode of jobs of two users."""
+    rules = Scenario(batch_sizes="usual", information=Information("predicted"))
+    setup = Setup(CLUSTER, default_model(), rules, predictor=predictor)
+    source = SyntheticSource(CLUSTER, setup.performance, num_jobs=30, load=1.5, max_gpus=4, habits=Habits(users=2))
+    train_predictor(setup, source)
+    return setup, source.episode(np.random.default_rng(1), "validation")
+
+
+@pytest.mark.parametrize("predictor", [GroupHistory(), PooledHistory()])
+def test_a_mirror_predicts_from_reports_what_the_engine_predicts(predictor):
+    """It is told the samples that jobs have processed, and of no job how many there will be."""
+    setup, workload = predicted(predictor)
+    simulator, watched = Simulator(workload, setup, 0), Watched()
+    mirror, scheduler = Mirror(setup, workload.models, workload.tenants, 4), Srtf()
+    scheduler.reset(setup.cluster, simulator.rng)
+    rounds = 0
+    while simulator.advance():
+        view = simulator.view
+        state, _ = watched.read(view)
+        left = view.remaining_work(np.array([each.job for each in state.jobs])) / [
+            float(simulator.state.jobs[0]["estimate"][each.job]) for each in state.jobs
+        ]
+        work = workload.jobs["work"]
+        jobs = tuple(
+            replace(each, remaining_work=np.nan, likely_work=(), work_done=float(work[each.job] - truly))
+            for each, truly in zip(state.jobs, left, strict=True)
+        )
+        hidden = tuple(replace(spec, work=np.nan) for spec in state.submitted)
+        worked = {job: float(work[job]) for job in state.completed}
+        seen = mirror.observe(replace(state, submitted=hidden, jobs=jobs, completed_work=worked))
+        asked = np.array([each.job for each in jobs])
+        assert seen.remaining_work(asked) == pytest.approx(view.remaining_work(asked), rel=1e-6)
+        wide, narrow = view.likely_work(asked), seen.likely_work(asked)
+        for row, found in zip(wide, narrow, strict=True):
+            assert found[~np.isnan(found)] == pytest.approx(row[~np.isnan(row)], rel=1e-6, abs=1e-3)
+        simulator.apply(scheduler.schedule(view))
+        rounds += 1
+    assert rounds > 30
+
+
+def test_where_no_samples_are_reported_the_service_of_jobs_stands_for_them():
+    """Two GPUs for 100 s are all that a job of two GPUs needed; a longer one of the same user must outlive that."""
+    setup, _ = predicted(PooledHistory())
+    mirror = Mirror(setup, ["resnet50"], most_gpus=4)
+    first, second = JobSpec(0, 0.0, 2, np.nan, "resnet50"), JobSpec(1, 0.0, 2, np.nan, "resnet50")
+    runs = JobState(1, Placement({0: 2}), 200.0)
+    mirror.observe(ClusterState(0.0, (first, second), jobs=(JobState(0), JobState(1))))
+    view = mirror.observe(ClusterState(100.0, completed={0: 200.0}, jobs=(runs,)))
+    throughput = view.throughput(1, TWO)
+    likely = view.likely_work(np.array([1]))
+    reported = replace(runs, work_done=100.0 * throughput)
+    again = mirror.observe(ClusterState(100.0, jobs=(reported,))).likely_work(np.array([1]))
+    assert likely == pytest.approx(again, rel=1e-6)
+    assert np.nanmin(likely) > 0

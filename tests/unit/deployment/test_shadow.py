@@ -1,19 +1,21 @@
 """Shadow mode: recorded and present jobs of others are shown to a scheduler, and nothing is touched."""
 
+import csv
 import subprocess
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from baselines import Fifo, Tiresias
+from baselines import Fifo, Srtf, Tiresias
 from deployment.journal import Journal, read_journal
 from deployment.mirror import Mirror
 from deployment.shadow import ObservedJob, Shadow
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.observing import NEEDED, observe_queue, observe_recording
-from envs.simulation import Setup
-from envs.types import ClusterSpec, MurmurationError, NodeSpec
+from envs.simulation import Information, PooledHistory, Scenario, Setup
+from envs.types import ClusterSpec, JobFacts, MurmurationError, NodeSpec
 from tests.conformance.worlds import Curved
 from tests.unit.deployment.test_jobs import wait_for
 
@@ -50,6 +52,39 @@ def test_a_scheduler_in_the_shadow_of_a_recording_writes_what_it_would_do(tmp_pa
     assert {line["phase"] for line in lines} == {"shadowed"}
     assert len(lines) == sum(map(len, changes)) > 10
     assert shadow.num_rounds > 40
+
+
+class Remembering(PooledHistory):
+    """Keeps what it was asked last."""
+
+    def predict(self, asked, ended):
+        self.asked, self.ended = asked, ended
+        return super().predict(asked, ended)
+
+
+def test_where_work_is_predicted_the_predictor_sees_users_names_and_run_times_of_the_recording(tmp_path):
+    predictor = Remembering()
+    predictor.train([JobFacts(*(np.array([each]) for each in (0.0, 1, "any", "", "", "", 600.0)))])
+    setup = Setup(CLUSTER, Curved(), Scenario(information=Information("predicted")), predictor=predictor)
+    shadow, journal = watching(tmp_path / "journal.jsonl", Srtf, setup)
+    ran = set()
+    for now, jobs in observe_recording(RECORDING, CLUSTER):
+        shadow.look(now, jobs)
+        ran |= {job.name for job in jobs if job.gpus}
+    journal.close()
+    rows = {row["Submit"]: row for row in csv.DictReader(RECORDING.open(), delimiter="|") if row["User"]}
+    ended = predictor.ended
+    assert len(ended.submit) > 30
+    assert len(ran) > 20
+    first = min(map(datetime.fromisoformat, rows))
+    for submit, user, name, tenant, run_time in zip(
+        ended.submit, ended.user, ended.name, ended.tenant, ended.run_time, strict=True
+    ):
+        row = rows[(first + timedelta(seconds=round(float(submit)))).isoformat()]
+        times = [datetime.fromisoformat(row[key]) for key in ("Start", "End")]
+        assert (user, name, tenant) == (row["User"], row["JobName"], row["Account"])
+        if row["JobID"] in ran:  # the others found no room on the nodes of the setup
+            assert run_time == pytest.approx((times[1] - times[0]).total_seconds(), abs=1.0)
 
 
 def test_a_look_without_news_asks_nobody_and_a_clock_that_is_set_back_does_no_harm(tmp_path):

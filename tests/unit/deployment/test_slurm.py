@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deployment.adapter import ActionRefusedError, TaskNote, TaskStatus
-from deployment.jobs import DONE, RUNNING, STOPPED, read_report
+from deployment.jobs import DONE, RUNNING, STOPPED, GoOnOrder, read_report, write_order
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.parsing import read_nodes, read_tasks
 from deployment.slurm.rest import SlurmRestAdapter, find_adapter
@@ -45,6 +45,10 @@ def test_newer_forms_of_numbers_and_states_are_read():
     assert read_tasks(json.dumps({"jobs": [job, {"job_id": 8, "comment": "", "job_state": "RUNNING"}]})) == [
         TaskStatus("7", TaskNote(1, 1, {"n0": 2}), "ended")
     ]
+    alone = job | {"job_state": "RUNNING", "batch_host": "n0"}
+    gang = alone | {"het_job_id": 7, "job_id": 7}
+    assert [task.first_node for task in read_tasks(json.dumps({"jobs": [alone]}))] == ["n0"]
+    assert [task.first_node for task in read_tasks(json.dumps({"jobs": [gang]}))] == [""]  # Slurm would refuse
     node = {
         "name": "a10",
         "gres": "gpu:a100:4(S:0-1),gpu:t4:2",
@@ -235,6 +239,31 @@ def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed,
     testbed.end_daemon("n1", crash=True)
     testbed.start_node(1)
     testbed.wait_for_nodes()
+
+
+def test_a_running_job_releases_a_node_on_a_real_slurm_and_another_one_gets_it(testbed, tmp_path):
+    adapter = SlurmAdapter(testbed.environment)
+    first = TaskNote(4, 1, {"n0": 4, "n1": 4})
+    adapter.start(first, sleeper(tmp_path, 1, 1e6), tmp_path)
+    reported(tmp_path, 1, RUNNING)
+    (task,) = (each for each in adapter.tasks() if each.note.job == 4)
+    assert task.first_node == "n0"
+    with pytest.raises(ActionRefusedError, match="scontrol: "):
+        adapter.release(task, TaskNote(4, 2, {"n9": 4}))
+    write_order(tmp_path, GoOnOrder(2, sleeper(tmp_path, 2, 1e6), released=False))
+    reported(tmp_path, 1, STOPPED)
+    second = TaskNote(4, 2, {"n0": 4})
+    adapter.release(task, second)
+    write_order(tmp_path, GoOnOrder(2, sleeper(tmp_path, 2, 1e6), released=True))
+    reported(tmp_path, 2, RUNNING)
+    other = tmp_path / "other"
+    other.mkdir()
+    adapter.start(TaskNote(5, 1, {"n1": 4}), sleeper(other, 1, 2.0), other)
+    reported(other, 1, DONE)
+    (task,) = (each for each in adapter.tasks() if each.note.job == 4)
+    assert (task.note, task.state) == (second, "running")
+    adapter.stop(task)
+    reported(tmp_path, 2, STOPPED)
 
 
 def test_the_rest_daemon_of_a_real_slurm_shows_and_stops_what_sbatch_has_started(testbed, tmp_path):

@@ -11,8 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +46,7 @@ GPU_TYPES = ("V100", "P100", "K80")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 2**20
 TAMPERING = 0.05  # probability per round that an impossible allocation is requested first
+LONGEST: Seconds = 1800.0  # of a world, in real time: most take a second, the first one compiles
 KILLS_EVERY = 10  # worlds between processes that are killed while they write
 NAMING = 0.3  # probability that a new placement names more than its GPUs
 Hidden = Literal["exact", "profiled", "observed"]
@@ -281,13 +284,34 @@ def worlds_until(minutes: float, seed: int) -> Tally:
         raise ChoiceError(f"minutes is {minutes!r}; it must be a positive number, such as minutes=10")
     tally, tenth = Tally(), 1
     while tally.cpu_seconds < 60.0 * minutes:
-        play_world(draw_world(seed + tally.worlds), tally)
+        with end_if_hanging(seed + tally.worlds):
+            play_world(draw_world(seed + tally.worlds), tally)
         if tally.cpu_seconds >= 6.0 * minutes * tenth:
             if tenth == 1:
                 tally.memory_before = memory()
             print(f"{tally.worlds:,} worlds, {tally.events:,} events, {memory():,.0f} MB", flush=True)
             tenth = int(tally.cpu_seconds / (6.0 * minutes)) + 1
     return tally
+
+
+@contextmanager
+def end_if_hanging(seed: int, limit: Seconds = LONGEST) -> Iterator[None]:
+    """End the process, and name the world, if what is done here takes longer than a limit, in real time.
+
+    Compiled code cannot be interrupted, but it lets other threads run.
+    """
+
+    def end() -> None:
+        print(f"world {seed} has not ended within {limit:g} s: python scripts/soak.py seed={seed} plays it", flush=True)
+        os._exit(1)
+
+    watch = threading.Timer(limit, end)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
 
 
 def long_episode(num_jobs: int, seed: int) -> Tally:

@@ -1,6 +1,10 @@
 """A short soak: random worlds with all faults on, back to back; the long one is `scripts/soak.py`."""
 
+import subprocess
+import sys
+import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ from launch.soaking import (
     TamperedSimulator,
     check_flat,
     draw_world,
+    end_if_hanging,
     kill_a_writer,
     long_episode,
     memory,
@@ -51,6 +56,17 @@ def test_a_job_that_loses_its_partner_in_the_round_of_its_own_change_is_updated_
     assert tally.pairs > 0
     assert tally.hidden == 1
     assert tally.finished == tally.jobs
+
+
+def test_a_world_that_does_not_end_is_named_and_ends_the_soak():
+    code = "import time; from launch.soaking import *\nwith end_if_hanging(7, 0.1): time.sleep(1000)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(soaking.__file__).parents[1], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout == "world 7 has not ended within 0.1 s: python scripts/soak.py seed=7 plays it\n"
+    with end_if_hanging(7, 1e-9 + threading.TIMEOUT_MAX / 2):
+        pass
 
 
 def test_a_world_follows_from_its_seed():

@@ -14,9 +14,10 @@ from deployment.state import ClusterState, Decision, JobState
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.beliefs import Beliefs, Cell, Seen
 from envs.simulation.exact import ExactThroughputs
+from envs.simulation.ideal import ideal_throughput
 from envs.simulation.jit import kernel
 from envs.simulation.ordered_set import insert
-from envs.simulation.predictions import SHORTEST_RUN, Predictions, ideal_throughputs, remaining_outcomes
+from envs.simulation.predictions import SHORTEST_RUN, Predictions, believed_throughput, model_rows, remaining_outcomes
 from envs.simulation.shares import set_free
 from envs.simulation.throughput import node_level
 from envs.simulation.whole_episode import WholeEpisode
@@ -195,9 +196,15 @@ class Mirror:
                     f"job {each.job}: is completed, and has a state at t = {state.time:g} s all the same"
                 )
         workload, table = self._workload(), ThroughputTable.of(self.setup, self.models, self.most_gpus)
+        beliefs = None
+        if self.setup.scenario.information.hides_throughput:
+            for each in state.jobs:
+                self._note_reported(each)
+            beliefs = MeasuredBeliefs(self.setup, workload, table, self._reported)
         if self.setup.scenario.information.work == "predicted":
-            state = self._predict(state, workload, table)
+            state = self._predict(state, workload, table, beliefs)
         episode = self._load(state, workload, table)
+        episode.beliefs = beliefs
         _place(episode, state)
         self._overwrite(episode, state)
         return episode.view  # type: ignore[return-value]
@@ -227,7 +234,9 @@ class Mirror:
         self._worked.append(math.nan)
         self._expected.append(0.0)
 
-    def _predict(self, state: ClusterState, workload: Workload, table: ThroughputTable) -> ClusterState:
+    def _predict(
+        self, state: ClusterState, workload: Workload, table: ThroughputTable, beliefs: Beliefs | None
+    ) -> ClusterState:
         """Add what the setup's predictor makes of the work of jobs, unless their states say something of it.
 
         A job whose samples are not reported counts as if it had run on its requested GPUs all the time. One that ended
@@ -236,8 +245,12 @@ class Mirror:
         asked = {each.job for each in state.jobs if math.isnan(each.remaining_work) and not each.likely_work}
         if not asked:
             return state
-        throughput = ideal_throughputs(workload, self.setup, table)
-        throughput_of_gpu = throughput / workload.jobs["num_gpus"]
+        rows, num_gpus = model_rows(workload, table), workload.jobs["num_gpus"]
+        if beliefs is None:
+            throughput = ideal_throughput(self.setup, table, rows, num_gpus)
+        else:
+            throughput = believed_throughput(beliefs.table, rows, num_gpus)
+        throughput_of_gpu = throughput / num_gpus
         ended = np.array(self.done)
         given = np.where(np.isnan(self._worked), [spec.work for spec in self.jobs], self._worked)
         worked = np.where(np.isnan(given), self._served * throughput_of_gpu, given)
@@ -245,6 +258,7 @@ class Mirror:
         jobs = workload.jobs.copy()
         jobs["work"][ended] = np.maximum(worked, SHORTEST_RUN * throughput)[ended]
         predictions = Predictions(self.setup, replace(workload, jobs=jobs), table)
+        predictions.believe(table if beliefs is None else beliefs.table)
         present = np.array([each.job for each in state.jobs], np.int64)
         served = np.array([each.attained_service for each in state.jobs]) * throughput_of_gpu[present]
         reported = np.array([each.work_done for each in state.jobs])
@@ -262,10 +276,6 @@ class Mirror:
         arrays = State.allocate(self.setup.cluster, len(self.jobs), scenario=self.setup.scenario)
         arrays.load(0, workload, self.setup.scenario, table, np.random.default_rng(0))
         episode = MirroredRound(workload, self._exact, self.setup, table, arrays, np.random.SeedSequence(0))
-        if self.setup.scenario.information.hides_throughput:
-            for each in state.jobs:
-                self._note_reported(each)
-            episode.beliefs = MeasuredBeliefs(self.setup, workload, table, self._reported)
         episode.likely = {each.job: each.likely_work for each in state.jobs if each.likely_work}
         enter_jobs(episode.world, np.array(self.done, np.int64), state.time)
         for node in sorted(state.down):

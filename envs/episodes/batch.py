@@ -60,6 +60,12 @@ class EpisodeBatch(ABC):
                 "throughputs yet; train with env=options, or with information.throughput=exact and evaluate the policy "
                 "as a scheduler"
             )
+        if hides and predicts:
+            raise MurmurationError(
+                f"information.work is predicted and information.throughput {setup.scenario.information.throughput}: "
+                "environments cannot hide both yet; train with information.throughput=exact and evaluate the policy as "
+                "a scheduler"
+            )
         self.setup = setup
         self.cluster, self.scenario = setup.cluster, setup.scenario
         self.reward = reward or TeamReward()

@@ -32,7 +32,8 @@ class Predictions:
 
     The predictor is asked anew whenever a job is submitted or has ended. It sees the jobs in the system, with what they
     have done so far, and the ended ones. Work is predicted as run time on the requested GPUs, and converted by the
-    throughput there.
+    throughput there. Where throughputs are hidden, that is the believed one (`believe`), so that no amount of work
+    tells the true one.
 
     Args:
         setup: it has the predictor.
@@ -44,12 +45,25 @@ class Predictions:
     """
 
     def __init__(self, setup: Setup, workload: Workload, table: ThroughputTable) -> None:
+        self._workload, self._table = workload, table
+        self._rows = model_rows(workload, table)
         self._throughput = ideal_throughputs(workload, setup, table)
         self._predictor = setup.predictor
         self._facts = facts_of(workload, workload.jobs["work"] / self._throughput)
         self._episode = self._predictor.follow() if isinstance(self._predictor, FollowingPredictor) else None
         self._known = 0, -1
         self.work: FloatArray = np.zeros((len(workload), NUM_OUTCOMES))
+        self._run_times = self.work.copy()  # of which these amounts follow
+
+    def believe(self, table: ThroughputTable) -> None:
+        """Convert run times by believed throughputs from now on, in the rows of the true ones."""
+        if table is self._table:
+            return
+        self._table = table
+        jobs = self._workload.jobs
+        self._throughput = believed_throughput(table, self._rows, jobs["num_gpus"])
+        self._facts = self._facts._replace(run_time=jobs["work"] / self._throughput)
+        self.work[:] = self._run_times * self._throughput[:, None]
 
     def look(self, num_submitted: int, present: IntArray, done: FloatArray) -> None:
         """Predict anew at the beginning of a round, if a job was submitted or has ended.
@@ -72,12 +86,13 @@ class Predictions:
         ended = np.ones(num_submitted, np.bool_)
         ended[present] = False
         found = self._predict(new, present, done / self._throughput[present], np.flatnonzero(ended))
-        self.work[present] = _checked(found, len(present)) * self._throughput[present, None]
+        self._run_times[present] = _checked(found, len(present))
+        self.work[present] = self._run_times[present] * self._throughput[present, None]
 
     def copy(self) -> "Predictions":
         """Return a copy that goes on by itself."""
         other = copy(self)
-        other.work = self.work.copy()
+        other.work, other._run_times = self.work.copy(), self._run_times.copy()
         other._episode = self._episode and self._episode.copy()
         return other
 
@@ -142,8 +157,30 @@ def check_unseen(source: WorkloadSource, split: str | None) -> None:
 
 def ideal_throughputs(workload: Workload, setup: Setup, table: ThroughputTable) -> FloatArray:
     """float64[num_jobs]: samples/s of each job alone on its requested GPUs."""
-    models = np.array([table.models.index(model) for model in workload.models], np.int64)
-    return ideal_throughput(setup, table, models[workload.jobs["model"]], workload.jobs["num_gpus"])
+    return ideal_throughput(setup, table, model_rows(workload, table), workload.jobs["num_gpus"])
+
+
+def believed_throughput(table: ThroughputTable, rows: IntArray, num_gpus: IntArray) -> FloatArray:
+    """Return the believed throughput of each job alone on its requested GPUs, as `ideal_throughput` does.
+
+    Of gangs over several types nothing is believed: where no type has so many GPUs, it is the highest of the model.
+
+    Args:
+        table: believed throughputs.
+        rows: int64[num_jobs], places of the models.
+        num_gpus: int64[num_jobs], requested.
+    """
+    found = table.requested_throughput(rows, num_gpus)
+    highest = table.consolidated()[rows].max(axis=(1, 2))
+    believed: FloatArray = np.where(found > 0, found, np.where(highest > 0, highest, 1.0))
+    return believed
+
+
+def model_rows(workload: Workload, table: ThroughputTable) -> IntArray:
+    """int64[num_jobs]: the place of each job's model in a table."""
+    models: IntArray = np.array([table.models.index(model) for model in workload.models], np.int64)
+    rows: IntArray = models[workload.jobs["model"]]
+    return rows
 
 
 def facts_of(workload: Workload, run_time: FloatArray) -> JobFacts:

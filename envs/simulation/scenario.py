@@ -90,11 +90,6 @@ class Information:
             raise MurmurationError(
                 f"information.throughput is {self.throughput!r}; it must be exact, profiled or observed"
             )
-        if self.work == "predicted" and self.throughput != "exact":
-            raise MurmurationError(
-                f"information.work is predicted and information.throughput {self.throughput}: predicted run times "
-                "would tell the throughputs; set one of them to exact"
-            )
         for name in ("error", "stated_error", "sample_error"):
             if not getattr(self, name) >= 0:
                 raise MurmurationError(f"information.{name} is {getattr(self, name)}; it must not be negative")

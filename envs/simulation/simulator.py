@@ -83,21 +83,24 @@ class Simulator(WholeEpisode):
         known = self._believed_view
         if known is None or known.num_beliefs != self.beliefs.num_beliefs:
             seen = self.beliefs.workload, self.beliefs.table, self.beliefs.exact
-            known = SimulationView(self.state, self.beliefs.setup, *seen, self.plans, self.beliefs)
+            predicted = None if self.predictions is None else self.predictions.work
+            known = SimulationView(self.state, self.beliefs.setup, *seen, self.plans, self.beliefs, predicted)
             self._believed_view = known
         return known
 
     def advance(self) -> bool:
         """Advance time until a decision is due, and see what running jobs show; return False at the end."""
         going = super().advance()
+        if going and self.beliefs is not None:
+            count = find_seen(self.world, self._sampled, self._seen)
+            self.beliefs.look(int(self.state.episode[0, 0].next_job), map(Seen._make, self._seen[:count].tolist()))
         if going and self.predictions is not None:
+            if self.beliefs is not None:
+                self.predictions.believe(self.beliefs.table)
             count = find_jobs_present(self.world, self._present, self._done)
             present = self._present[:count]
             self.predictions.look(int(self.state.episode[0, 0].next_job), present, self._done[:count])
             set_estimates(self.world, present, self.predictions.work)
-        if going and self.beliefs is not None:
-            count = find_seen(self.world, self._sampled, self._seen)
-            self.beliefs.look(int(self.state.episode[0, 0].next_job), map(Seen._make, self._seen[:count].tolist()))
         return going
 
 

@@ -4,6 +4,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,9 @@ def test_both_engines_show_the_same_predictions(name, data, scenario, seed):
     """All jobs end with exactly their work, and both engines leave the same log."""
     workload = data.draw(workloads(HETEROGENEOUS, most_jobs=6))
     users = tuple(data.draw(st.sampled_from(["first", "second"])) for _ in range(len(workload)))
-    scenario = replace(scenario, information=Information("predicted"))
+    told: dict[str, Any] = {} if data.draw(st.booleans()) else {"throughput": "observed"}
+    batch_sizes = "usual" if told else scenario.batch_sizes
+    scenario = replace(scenario, information=Information("predicted", **told), batch_sizes=batch_sizes)
     predictor = train(data.draw(st.sampled_from(NAMES)))
     setup = Setup(HETEROGENEOUS, Curved(), scenario, predictor=predictor)
     result = run_episode(SCHEDULERS[name], Simulator(replace(workload, users=users), setup, seed))

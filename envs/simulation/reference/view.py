@@ -336,6 +336,8 @@ def _predict_work(engine: ReferenceState) -> None:
     """Predict the work of the jobs in the system, and set what views show of it."""
     if engine.predictions is None:
         return
+    if engine.beliefs is not None:
+        engine.predictions.believe(engine.beliefs.table)
     left = {job: job.remaining_at(engine.time) for job in engine.active}
     present = np.array([job.id for job in engine.active], np.int64)
     done = np.array([job.spec.work - left[job] for job in engine.active])

@@ -69,9 +69,9 @@ def test_a_scheduler_decides_on_beliefs_about_a_real_cluster():
     assert placement.num_gpus >= 1
 
 
-def predicted(predictor):
+def predicted(predictor, throughput="exact"):
     """A setup whose work is predicted, and an episode of jobs of two users."""
-    rules = Scenario(batch_sizes="usual", information=Information("predicted"))
+    rules = Scenario(batch_sizes="usual", information=Information("predicted", throughput=throughput))
     setup = Setup(CLUSTER, default_model(), rules, predictor=predictor)
     source = SyntheticSource(CLUSTER, setup.performance, num_jobs=30, load=1.5, max_gpus=4, habits=Habits(users=2))
     train_predictor(setup, source)
@@ -108,6 +108,21 @@ def test_a_mirror_predicts_from_reports_what_the_engine_predicts(predictor):
         simulator.apply(scheduler.schedule(view))
         rounds += 1
     assert rounds > 30
+
+
+def test_where_throughputs_are_hidden_too_predicted_seconds_are_those_of_what_is_believed():
+    """The job runs three times as fast as the performance model says; what it has left takes no longer for that."""
+    setup, _ = predicted(PooledHistory(), "observed")
+    mirror = Mirror(setup, ["resnet50"], most_gpus=4)
+    job = JobSpec(0, 0.0, 2, np.nan, "resnet50")
+    first = mirror.observe(ClusterState(0.0, (job,), jobs=(JobState(0),)))
+    before = first.likely_work(np.array([0]))[0] / first.throughput(0, TWO)
+    runs = JobState(0, Placement({0: 2}), 2.0, throughput=3.0 * alone(TWO), work_done=3.0 * alone(TWO))
+    view = mirror.observe(ClusterState(1.0, jobs=(runs,)))
+    assert view.throughput(0, TWO) > 1.2 * alone(TWO)
+    after = view.likely_work(np.array([0]))[0] / view.throughput(0, TWO)
+    ran = 3.0 * alone(TWO) / view.throughput(0, TWO)
+    np.testing.assert_allclose(after, before - ran, rtol=1e-9)
 
 
 def test_where_no_samples_are_reported_the_service_of_jobs_stands_for_them():

@@ -176,11 +176,6 @@ def source_durations(source):
     return np.concatenate([source.episode(rng, "train").jobs["duration"] for _ in range(3)])
 
 
-def test_predictions_and_hidden_throughputs_do_not_go_together():
-    with pytest.raises(MurmurationError, match="predicted run times would tell the throughputs"):
-        Information("predicted", throughput="observed")
-
-
 @pytest.fixture
 def trace(tmp_path):
     """Ten jobs a minute apart, of users u0 to u9, of which the first six are for training."""

@@ -233,7 +233,8 @@ class Bridge:
         for run in self._open():
             self._look_at(run, tasks.get((run.spec.id, run.segment)))
             if run.target:
-                self._let_go(run, run.target, tasks.get((run.spec.id, run.segment + 1)))
+                after = tasks.get((run.spec.id, run.segment + 1))
+                self._let_go(run, run.target, after if after and after.state != "ended" else None)
         self._end_strays(tasks.values())
         up = {node.name for node in nodes if node.up}
         down = frozenset(i for i, node in enumerate(self.nodes) if node.name not in up)  # or not shown at all

@@ -51,7 +51,7 @@ class MemoryCluster:
 
     def __init__(self, time):
         self.time, self.running, self.started = time, {}, []
-        self.down, self.hidden = set(), set()
+        self.down, self.hidden, self.earlier = set(), set(), []
         self.refuse, self.silent, self.strict, self.refuse_release = 0, 0, True, 0
 
     def _now(self):
@@ -67,7 +67,8 @@ class MemoryCluster:
             self.silent -= 1
             raise ActionRefusedError("squeue: no answer")
         self.work()
-        return [TaskStatus(name, note, "running", min(note.gpus)) for name, (note, *_) in self.running.items()]
+        running = [TaskStatus(name, note, "running", min(note.gpus)) for name, (note, *_) in self.running.items()]
+        return self.earlier + running
 
     def work(self):
         """Let tasks report, and end those whose nodes are down or whose work is done."""
@@ -318,6 +319,15 @@ def test_a_job_that_keeps_some_of_its_nodes_goes_on_in_the_same_task(tmp_path):
     assert first.service == pytest.approx(400.0 / 2.0, abs=20.0)  # two samples a second on each GPU
     assert first.finish_time == pytest.approx(10.0 + (400.0 - 10.0 * 16.0) / 8.0, abs=5.0)
     assert second.finish_time == pytest.approx(20.0, abs=3.0)
+
+
+def test_an_ended_task_of_an_earlier_play_is_not_taken_for_the_next_segment(tmp_path):
+    """Slurm shows them for a while, and probes have numbers too."""
+    play = shrinking(tmp_path)
+    play.cluster.earlier = [TaskStatus("1000", TaskNote(0, 2, {"n0": 1}), "ended")]
+    play.go(12)
+    (task,) = (each for each in play.cluster.tasks() if each.note.job == 0 and each.state == "running")
+    assert task.note == TaskNote(0, 2, {"n0": 4})
 
 
 def test_where_nodes_are_not_released_the_job_is_stopped_and_started_again(tmp_path):

@@ -5,6 +5,7 @@ python scripts/soak.py minutes=1 seed=7
 python scripts/soak.py jobs=1000000
 """
 
+import os
 from pathlib import Path
 
 from launch import command
@@ -13,14 +14,22 @@ from launch import command
 from envs.evaluation.files import write_whole
 from launch.describe import describe_soak
 from launch.descriptions import SoakRun
-from launch.soaking import check_flat, long_episode, worlds_until
+from launch.soaking import Tally, check_flat, long_episode, worlds_until
 
 
 @command("soak", describe_soak)
 def main(run: SoakRun, folder: Path) -> None:
-    """Play, print the counts, write soak.json; fail at the first result that cannot be."""
-    tally = worlds_until(run.minutes, run.seed) if run.jobs is None else long_episode(run.jobs, run.seed)
-    write_whole(folder / "soak.json", tally.to_json())
+    """Play, print the counts, write soak.json; fail at the first result that cannot be. Ctrl-C keeps the counts."""
+    tally, counts = Tally(), folder / "soak.json"
+    try:
+        tally = worlds_until(run.minutes, run.seed, tally) if run.jobs is None else long_episode(run.jobs, run.seed)
+    except KeyboardInterrupt:
+        if not tally.worlds:
+            raise
+        write_whole(counts, tally.to_json())
+        print(tally)
+        raise KeyboardInterrupt(f"the counts so far are in {os.path.relpath(counts)}") from None
+    write_whole(counts, tally.to_json())
     print(tally)
     check_flat(tally, run.growth)
 

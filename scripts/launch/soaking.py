@@ -274,15 +274,20 @@ def play_world(world: SoakWorld, tally: Tally | None = None) -> Tally:
     return tally
 
 
-def worlds_until(minutes: float, seed: int) -> Tally:
+def worlds_until(minutes: float, seed: int, tally: Tally | None = None) -> Tally:
     """Play worlds back to back until the CPU time is up; print a line after each tenth of it.
+
+    Args:
+        minutes: the CPU time.
+        seed: of the first world.
+        tally: counts each world as soon as it is checked; None for a new one.
 
     Raises:
         ChoiceError: the time is not positive and finite, and all errors of `play_world`.
     """
     if isinstance(minutes, bool) or not (isinstance(minutes, int | float) and 0 < minutes < math.inf):
         raise ChoiceError(f"minutes is {minutes!r}; it must be a positive number, such as minutes=10")
-    tally, tenth = Tally(), 1
+    tally, tenth = tally or Tally(), 1
     while tally.cpu_seconds < 60.0 * minutes:
         with end_if_hanging(seed + tally.worlds):
             play_world(draw_world(seed + tally.worlds), tally)

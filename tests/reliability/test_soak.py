@@ -1,5 +1,7 @@
 """A short soak: random worlds with all faults on, back to back; the long one is `scripts/soak.py`."""
 
+import json
+import signal
 import subprocess
 import sys
 import threading
@@ -56,6 +58,22 @@ def test_a_job_that_loses_its_partner_in_the_round_of_its_own_change_is_updated_
     assert tally.pairs > 0
     assert tally.hidden == 1
     assert tally.finished == tally.jobs
+
+
+@pytest.mark.slow
+def test_a_soak_that_is_interrupted_keeps_its_counts(tmp_path):
+    script = Path(soaking.__file__).parents[1] / "soak.py"
+    command = [sys.executable, str(script), "minutes=1", "seed=100", f"hydra.run.dir={tmp_path / 'run'}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as soak:
+        assert soak.stdout is not None
+        while " worlds, " not in soak.stdout.readline():
+            assert soak.poll() is None
+        soak.send_signal(signal.SIGINT)
+        out, err = soak.communicate()
+    assert soak.returncode == 130
+    assert "nothing lost" in out
+    assert err.strip() == "interrupted; the counts so far are in run/soak.json"
+    assert json.loads((tmp_path / "run" / "soak.json").read_text())["worlds"] >= 1
 
 
 def test_a_world_that_does_not_end_is_named_and_ends_the_soak():

@@ -26,6 +26,7 @@ NO_ROOM = (
     errno.EPERM,
     errno.EIO,
 )  # errors of the operating system, not of the code
+AGAIN = 3.0  # seconds until an interrupt that did not arrive is raised again
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
 IN_CLONE = (Path(__file__).resolve().parents[2] / "pyproject.toml").exists()  # else in an installed wheel
 INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'" if IN_CLONE else "pip install 'murmuration[learn]'"
@@ -55,6 +56,7 @@ def one_line_errors() -> Iterator[None]:
         with interrupts_first():
             yield
     except KeyboardInterrupt as interrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)  # it has arrived
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_IGN)  # another Ctrl-C shall not break off the way out with a trace
         print("interrupted", *interrupt.args, sep="; ", file=sys.stderr)  # the arguments say how to continue
@@ -77,23 +79,41 @@ def interrupts_first() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        link: BaseException | None = error
-        while link is not None and not isinstance(link, KeyboardInterrupt):
-            link = link.__cause__ or link.__context__
-        if link is not None:
-            raise link from None
+        if interrupt := comes_of_interrupt(error):
+            raise interrupt from None
         raise
 
 
 def interrupt_on_termination() -> None:
-    """Treat SIGTERM, which Slurm and Docker send, like Ctrl-C; nothing in a thread or where SIGTERM is ignored."""
+    """Treat SIGTERM, which Slurm and Docker send, like Ctrl-C, and repeat an interrupt that was lost.
+
+    A library in C may clear an error that comes while it looks for an attribute: NumPy does, for example, where it
+    compares an array with a member of an enumeration. So an interrupt is raised again until it is on its way out.
+    Nothing in a thread, and for signals that are ignored.
+    """
 
     def interrupt(number: int, frame: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)
         raise KeyboardInterrupt
 
-    first = threading.current_thread() is threading.main_thread()
-    if first and signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, interrupt)
+    def repeat(number: int, frame: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        if not comes_of_interrupt(sys.exc_info()[1]):
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for each in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(each) is not signal.SIG_IGN:
+            signal.signal(each, interrupt)
+            signal.signal(signal.SIGALRM, repeat)
+
+
+def comes_of_interrupt(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the interrupt in whose handling an error was raised, perhaps the error itself; None without one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @contextmanager

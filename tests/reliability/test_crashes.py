@@ -8,9 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agents import saving
@@ -232,6 +235,61 @@ def test_a_termination_is_an_interrupt_in_every_command(tmp_path, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("interrupted; nothing is kept yet; begin anew in its folder with python")
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_a_library_clears_is_raised_again(number, monkeypatch, capsys):
+    monkeypatch.setattr("launch.errors.AGAIN", 0.05)
+
+    def go_on():
+        with suppress(KeyboardInterrupt):  # as NumPy does
+            signal.raise_signal(number)
+        for _ in range(1000):
+            time.sleep(0.02)
+
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        go_on()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_numpy_clears_an_interrupt_while_it_looks_for_attributes():
+    """This is why interrupts are raised again. If it fails, NumPy has changed, and what is said of it is wrong."""
+
+    class Interrupting(type):
+        def __getattr__(cls, name):
+            raise KeyboardInterrupt
+
+    class Odd(metaclass=Interrupting):
+        pass
+
+    np.asarray(Odd())
+
+
+def test_an_interrupt_on_its_way_out_is_not_disturbed(monkeypatch):
+    monkeypatch.setattr("launch.errors.AGAIN", 0.02)
+    cleaned = []
+
+    @contextmanager
+    def workers():
+        try:
+            yield
+        finally:
+            time.sleep(0.1)
+            cleaned.append("workers")
+
+    def work():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            time.sleep(0.1)
+            cleaned.append("files")
+
+    with pytest.raises(SystemExit) as ended, one_line_errors(), workers():
+        work()
+    time.sleep(0.1)
+    assert ended.value.code == 130
+    assert cleaned == ["files", "workers"]
 
 
 def test_an_error_that_comes_of_an_interrupt_is_the_interrupt(tmp_path, capsys):

@@ -103,7 +103,7 @@ class ClusterAdapter(Protocol):
         ...
 
     def release(self, task: TaskStatus, note: TaskNote) -> None:
-        """Let a running task keep only the nodes of a note, with all its GPUs there, and give it that note.
+        """Release the nodes of a running task that a note does not name, and put that note on the task.
 
         Only for a task with a `first_node`, which must be among them. Its command has stopped before.
 

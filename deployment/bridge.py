@@ -408,7 +408,7 @@ class Bridge:
         return {self.nodes[node].name: count for node, count in placement.gpus.items()}
 
     def _about_start(self, run: JobRun, placement: Placement) -> dict[str, object]:
-        """What the journal says of a job's next segment."""
+        """Return the entry of the journal about a job's next segment."""
         named = {"gpus": self._named(placement), "placement": write_placement(placement)}  # also batch size and plan
         times = {"time": self.clock.wall(), "now": self.clock.now()}
         return {"job": run.spec.id, "segment": run.segment + 1, **named, **times}

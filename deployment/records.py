@@ -72,7 +72,7 @@ class JobRun:
 
     @property
     def wanted(self) -> Placement | None:
-        """What the job is to hold by the last decision."""
+        """The placement by the last decision: the target while nodes are released, otherwise what it holds."""
         return self.target or self.placement
 
     def state(self, now: Seconds, scale: float, began: float, knows_work: bool) -> JobState:

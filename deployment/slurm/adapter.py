@@ -64,7 +64,7 @@ class SlurmAdapter:
         return self._run(words, script).strip().split(";")[0]
 
     def release(self, task: TaskStatus, note: TaskNote) -> None:
-        """Let a running task keep only some of its nodes (`scontrol update NodeList`).
+        """Release some nodes of a running task (`scontrol update NodeList`).
 
         Slurm ends job steps on the others. Without accounting, Slurm 22.05 lets each job do this once.
         """

@@ -7,7 +7,7 @@ import pytest
 
 from baselines import Srtf, Starling
 from baselines.parts.group_history import GroupHistory
-from deployment.adapter import NodeStatus, TaskStatus
+from deployment.adapter import ActionRefusedError, NodeStatus, TaskStatus
 from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock
 from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, read_report, write_progress
 from deployment.journal import read_journal
@@ -74,7 +74,7 @@ class IdealCluster:
         return str(self.started)
 
     def release(self, task, note):
-        raise NotImplementedError
+        raise ActionRefusedError("no task here has a first_node")
 
     def stop(self, task, *, kill=False):
         if task.name in self.tasks_of:

@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from deployment.adapter import ActionRefusedError, ClusterAdapter, NodeStatus, TaskNote, TaskStatus
+from deployment.clock import SteadyClock
 from deployment.jobs import DONE, STOPPED, GoOnOrder, read_report, write_order
 from deployment.journal import CARRIED_OUT, INTENDED, REFUSED, SHADOWED, Journal, read_journal
 from deployment.messages import read_placement, write_placement
@@ -28,6 +29,7 @@ from envs.scheduling import Scheduler
 from envs.types import ClusterError, ClusterSpec, JobSpec, MurmurationError, Placement, Seconds
 
 MISSING_ROUNDS = 3  # in which Slurm may not know a new task yet
+MOST_LOSSES = 5  # in a row without progress; then a job's command is taken to be at fault
 LOOKS = 5  # at the jobs, for one at the nodes while all of them are up
 JOURNAL = "journal.jsonl"
 
@@ -66,41 +68,6 @@ class BridgeRules:
         for name in ("scale", "grace", "actions_per_minute", "interval", "retry"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise MurmurationError(f"bridge.{name} is {getattr(self, name)}; it must be positive and finite")
-
-
-class SteadyClock:
-    """Scaled time that never goes back and never jumps, whatever the clock on the wall does.
-
-    Args:
-        scale: scaled seconds in a second.
-        began: when scaled time began, in seconds since 1970; None for now.
-        wall: the clock on the wall.
-        steady: a clock that nobody sets.
-    """
-
-    def __init__(
-        self,
-        scale: float,
-        began: float | None = None,
-        wall: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.scale, self._steady = scale, steady
-        self._first, now = steady(), wall()
-        self.began = now if began is None else began
-        self._before = max(now - self.began, 0.0)
-
-    def seconds(self) -> float:
-        """Seconds of real time since the beginning."""
-        return self._before + self._steady() - self._first
-
-    def now(self) -> Seconds:
-        """Scaled time."""
-        return self.seconds() * self.scale
-
-    def wall(self) -> float:
-        """The present in seconds since 1970, on the clock that does not jump."""
-        return self.began + self.seconds()
 
 
 class Bridge:
@@ -151,6 +118,7 @@ class Bridge:
             if not 0 <= line.get("job", -1) < len(self.runs):
                 continue
             run = self.runs[line["job"]]
+            run.given_up |= line["action"] == "give up"
             if line["action"] in ("start", "release") and line["phase"] in (INTENDED, CARRIED_OUT):
                 named = read_placement(Entry(line, JOURNAL).field("placement"))
                 placement = replace(named, gpus={names[name]: count for name, count in line["gpus"].items()})
@@ -184,8 +152,8 @@ class Bridge:
 
     @property
     def finished(self) -> bool:
-        """Whether all jobs are done."""
-        return all(run.done for run in self.runs)
+        """Whether all jobs are done or given up."""
+        return all(run.over for run in self.runs)
 
     def play(self, scheduler: DecisionMaker, look: Callable[["Bridge"], None], until: Seconds = math.inf) -> None:
         """Go on until all jobs are done, or until a scaled time; call `look` after every look at the cluster."""
@@ -215,7 +183,7 @@ class Bridge:
         self._carry_out(decision, since)
 
     def _open(self) -> list[JobRun]:
-        return [run for run in self.runs[: self.submitted] if not run.done]
+        return [run for run in self.runs[: self.submitted] if not run.over]
 
     def _due(self, since: float) -> None:
         """Ask for a round because of an event at an instant of real time since the beginning."""
@@ -271,6 +239,17 @@ class Bridge:
                 run.num_interruptions += 1
                 self._free(run, wall)
                 self._due(self.clock.seconds())
+                self._count_loss(run)
+
+    def _count_loss(self, run: JobRun) -> None:
+        """Give a job up whose processes have ended several times in a row without having got any further."""
+        done = run.progress.work_done if run.progress else 0.0
+        run.losses = run.losses + 1 if done <= run.work_at_loss else 1
+        run.work_at_loss = done
+        if run.losses == MOST_LOSSES:
+            run.given_up = True
+            why = f"its processes ended {MOST_LOSSES} times in a row before it got any further; see {run.folder}"
+            self.journal.write(CARRIED_OUT, "give up", job=run.spec.id, segment=run.segment, why=why)
 
     def _end_strays(self, tasks: Iterable[TaskStatus]) -> None:
         """Ask tasks again to stop that should not run, and kill them after their grace time.
@@ -296,7 +275,7 @@ class Bridge:
         told = self.runs[self._told : self.submitted]
         specs = tuple(run.spec if self.rules.knows_work else replace(run.spec, work=math.nan) for run in told)
         self._told = self.submitted
-        ended = {run.spec.id: run.service for run in self.runs[: self.submitted] if run.done}
+        ended = {run.spec.id: run.service for run in self.runs[: self.submitted] if run.over}
         new = {job: service for job, service in ended.items() if job not in self._told_done}
         self._told_done |= set(new)
         now = self.clock.now()
@@ -310,7 +289,7 @@ class Bridge:
                 run.stopping = self.clock.wall()
         if on_down:
             states = [run.state(now, self.rules.scale, self.clock.began, self.rules.knows_work) for run in self._open()]
-        worked = {job: self.runs[job].spec.work for job in new}
+        worked = {job: self.runs[job].spec.work for job in new if self.runs[job].done}
         return ClusterState(now, specs, new, self._down, tuple(states), worked)
 
     def _carry_out(self, decision: Decision, since: float) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from deployment.adapter import TaskStatus
 from deployment.jobs import DONE, JobReport
 from deployment.state import JobState
-from envs.types import JobSpec, Placement, Seconds
+from envs.types import JobSpec, Placement, Samples, Seconds
 
 
 @dataclass
@@ -43,6 +43,8 @@ class JobRun:
         stopping: when the last stop was ordered; NaN if it is not stopping.
         task: the segment as the cluster manager saw it last.
         progress: as the job reported it last.
+        losses: how often in a row a segment ended by itself before the job had got any further than at the last time.
+        given_up: whether it is not started any more for that reason.
     """
 
     spec: JobSpec
@@ -54,6 +56,9 @@ class JobRun:
     stopping: float = math.nan
     task: TaskStatus | None = None
     progress: JobReport | None = None
+    losses: int = 0
+    work_at_loss: Samples = 0.0
+    given_up: bool = False
     missing: int = 0  # rounds in a row in which the cluster manager did not know the segment
     service: float = 0.0  # GPU-seconds of segments before this one, scaled
     start_time: Seconds = math.nan
@@ -69,6 +74,11 @@ class JobRun:
     def done(self) -> bool:
         """Whether the job has processed its last sample."""
         return self.progress is not None and self.progress.state == DONE
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has left the system: done or given up."""
+        return self.done or self.given_up
 
     @property
     def wanted(self) -> Placement | None:

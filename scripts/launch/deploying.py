@@ -12,7 +12,8 @@ import pandas as pd
 from rich.live import Live
 from rich.table import Table
 
-from deployment.bridge import Bridge, LocalScheduler, SteadyClock
+from deployment.bridge import Bridge, LocalScheduler
+from deployment.clock import SteadyClock
 from deployment.comparison import COLUMNS, DeployedResult, compare_plays
 from deployment.measuring import MeasuredLatencies, measure_latencies
 from deployment.mirror import Mirror
@@ -161,6 +162,8 @@ def play_on_cluster(
     with Live(live_table(name, bridge), console=wide_console(), refresh_per_second=2, transient=True) as live:
         bridge.play(scheduler, lambda now: live.update(live_table(name, now)), until)
     bridge.journal.close()
+    for lost in (each for each in bridge.runs if each.given_up):
+        print(f"note: {name}: job {lost.spec.id} was given up, as it never got any further; see {lost.folder}")
     found = compare_plays(name, simulated, with_latencies, bridge.runs, scale, counts_of(bridge))
     write_frame(folder / f"{name}.csv", pd.DataFrame(found.table, columns=list(COLUMNS)))
     return found

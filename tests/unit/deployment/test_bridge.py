@@ -8,7 +8,8 @@ import pytest
 
 from baselines import Fifo, Srtf
 from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus, read_note
-from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock, check_nodes
+from deployment.bridge import JOURNAL, MOST_LOSSES, Bridge, BridgeRules, LocalScheduler, check_nodes
+from deployment.clock import SteadyClock
 from deployment.jobs import (
     DONE,
     RUNNING,
@@ -219,6 +220,41 @@ def test_faults_cost_time_but_no_job(tmp_path, fault):
     assert seen[fault] >= 1
     finish = [run.finish_time for run in found.runs]
     assert all(0 < each < 900 for each in finish)  # also where the clock on the wall jumped
+
+
+def test_a_job_that_never_gets_any_further_is_given_up_and_the_others_end(monkeypatch, tmp_path):
+    play = Play(tmp_path, Fifo)
+    began = play.bridge.clock.began
+    start = play.cluster.start
+
+    def crash(note, command, folder):
+        name = start(note, command, folder)
+        if note.job == 2:
+            play.cluster.running.pop(name)
+        return name
+
+    monkeypatch.setattr(play.cluster, "start", crash)
+    play.go(900)
+    bridge = play.bridge
+    assert bridge.finished
+    assert [run.spec.id for run in bridge.runs if run.given_up] == [2]
+    assert [run.spec.id for run in bridge.runs if not run.done] == [2]
+    assert sum(note.job == 2 for note in play.cluster.started) == MOST_LOSSES
+    assert bridge.journal.counts["give up carried out"] == 1
+    bridge.journal.close()
+    play.begin(began)
+    assert play.bridge.runs[2].given_up
+
+
+def test_a_job_that_gets_further_each_time_is_not_given_up(tmp_path):
+    play = Play(tmp_path, Fifo, [JobSpec(0, 0.0, 4, 800.0, "any")])
+
+    def event(step):
+        if step % 15 == 14:
+            play.cluster.running.clear()
+
+    play.go(900, event)
+    assert play.check().num_lost > MOST_LOSSES
 
 
 @pytest.mark.parametrize("at", [1, 3, 7, 20])

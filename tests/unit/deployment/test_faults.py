@@ -7,7 +7,8 @@ import numpy as np
 
 from baselines import Srtf
 from deployment.adapter import ActionRefusedError
-from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock
+from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler
+from deployment.clock import SteadyClock
 from deployment.journal import read_journal
 from deployment.mirror import Mirror
 from deployment.slurm.adapter import SlurmAdapter

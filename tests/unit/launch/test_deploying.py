@@ -8,7 +8,8 @@ import pytest
 from baselines import Srtf, Starling
 from baselines.parts.group_history import GroupHistory
 from deployment.adapter import ActionRefusedError, NodeStatus, TaskStatus
-from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock
+from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler
+from deployment.clock import SteadyClock
 from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, read_report, write_progress
 from deployment.journal import read_journal
 from deployment.mirror import Mirror

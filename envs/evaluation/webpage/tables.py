@@ -1,6 +1,7 @@
 """The table of results and the sentence above it."""
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -13,7 +14,6 @@ from envs.evaluation.table import all_columns, count, duration, number, share, w
 from envs.evaluation.webpage.charts import ComparisonCharts
 
 PLANNER = "planner"  # the scheduler of the library that plans ahead; distances to it are shown where it ran
-# Columns of `all_columns` that come first, by their beginning.
 FIRST = (
     "scheduler",
     *(f"{words} (" for words in MINIMISED.values()),
@@ -55,8 +55,13 @@ def wins(comparison: Comparison, scheduler: str, other: str) -> tuple[int, int]:
 
 
 def results_table(comparison: Comparison, charts: ComparisonCharts) -> str:
-    """Return the table of results: a row per scheduler in the comparison's order, failed ones and bounds below."""
+    """Return the table of results: a row per scheduler in the comparison's order, failed ones and bounds below.
+
+    Numbers of workloads and of unfinished jobs that are the same for all are left to the notes of the page.
+    """
     known = {column.head: column.cells for column in all_columns(comparison)}
+    same = {head for head in ("n", "unfinished") if len(set(known[head][: len(comparison.schedulers)])) == 1}
+    known = {head: cells for head, cells in known.items() if head not in same}
     first = [head for start in FIRST for head in known if head.startswith(start) and head != "vs bound"]
     added = added_columns(comparison, charts)
     rest = [head for head in known if head not in first]
@@ -74,8 +79,8 @@ def results_table(comparison: Comparison, charts: ComparisonCharts) -> str:
 
 
 def table_row(shade: str, cells: Sequence[str]) -> str:
-    """Return a row; its first cell is its heading, and `shade` names its look."""
-    first, *others = (escape(cell) for cell in cells)
+    """Return a row; its first cell is its heading, and `shade` names its look. Intervals are a second line."""
+    first, *others = (re.sub(r" (\[[^]]*])$", r' <span class="interval">\1</span>', escape(cell)) for cell in cells)
     return f'<tr class="{shade}"><th>{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
 
 

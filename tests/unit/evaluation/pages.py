@@ -15,6 +15,8 @@ setTimeout(() => {
   const found = [];
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth > width + 1) found.push("page wider than the screen");
+  for (const place of document.querySelectorAll(".scroll"))
+    if (width > 1300 && place.scrollWidth > place.clientWidth + 1) found.push("a table scrolls sideways");
   for (const place of document.querySelectorAll(".chart")) {
     const name = place.dataset.chart || place.id;
     const box = place.getBoundingClientRect();

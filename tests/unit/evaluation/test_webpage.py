@@ -230,7 +230,7 @@ def test_numbers_of_charts_are_short():
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 1280, 1400])
 def test_the_page_is_drawn_without_clipped_text(comparison, tmp_path, width):
     page = tmp_path / "report.html"
     page.write_text(html_page(comparison, PageExtras(["<b>&last"], SETUP, "a: 1")), encoding="utf-8")

@@ -22,6 +22,11 @@ WAIT = np.dtype(
 MOST_NAMED = 4
 
 
+def gpus_in_words(number: int) -> str:
+    """Return "1 GPU", "2 GPUs" and so on."""
+    return f"{number} GPU{'s' if number > 1 else ''}"
+
+
 def find_waits(result: RunResult) -> npt.NDArray[np.void]:
     """Return the intervals in which jobs waited for GPUs (dtype `WAIT`), by start; those of no length are left out."""
     events = result.log.events
@@ -57,7 +62,7 @@ class Blocking:
         needed = int(self._result.workload.jobs["min_gpus"][job])
         start, end = float(wait["start"]), float(wait["end"])
         blocked = self._seconds(needed, end) - self._seconds(needed, start)
-        said = f"waited {duration(end - start)} for {needed} GPU{'s' * (needed > 1)}"
+        said = f"waited {duration(end - start)} for {gpus_in_words(needed)}"
         said += f"; for {share(blocked / (end - start))} of it no GPU type had as many free"
         others = self._started_within(start, end, job)
         if not len(others):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from envs.evaluation.gantt import TimeAxis
-from envs.evaluation.webpage.blocking import Blocking, find_waits
+from envs.evaluation.webpage.blocking import Blocking, find_waits, gpus_in_words
 from envs.evaluation.webpage.schedules import size_legend, within
 from envs.evaluation.webpage.stays import find_stays
 from envs.performance import without_draw
@@ -30,7 +30,7 @@ def explorer_data(runs: Mapping[str, RunResult], span: TimeAxis) -> dict[str, An
     jobs = {}
     for job in seen:
         row = workload.jobs[job]
-        said = f"{without_draw(workload.models[row['model']])}, {row['num_gpus']} GPUs requested"
+        said = f"{without_draw(workload.models[row['model']])}, {gpus_in_words(row['num_gpus'])} requested"
         if row["min_gpus"] < row["max_gpus"]:
             said += f" ({row['min_gpus']} to {row['max_gpus']} possible)"
         jobs[job] = said

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from envs.evaluation.gantt import MAX_GPU_LANES, SIZE_CLASSES, TimeAxis, boxes, label_of, shades, size_colour
 from envs.evaluation.table import duration, number
-from envs.evaluation.webpage.blocking import Blocking
+from envs.evaluation.webpage.blocking import Blocking, gpus_in_words
 from envs.evaluation.webpage.charts import AXIS, Chart, axis, chart, short
 from envs.evaluation.webpage.stays import StayThroughputs, find_stays, name_nodes_of, why_begun, why_ended
 from envs.metrics import measured_span, segments
@@ -94,7 +94,7 @@ def describe_stay(
     types = sorted({run.cluster.nodes[node].gpu_type for node in placement.gpus})
     lines = [
         f"<b>job {stay['job']}</b>, {escape(without_draw(run.workload.models[job['model']]))}",
-        f"{stay['gpus']} {'+'.join(types)} on {name_nodes_of(placement)} ({job['num_gpus']} GPUs requested)",
+        f"{stay['gpus']} {'+'.join(types)} on {name_nodes_of(placement)} ({gpus_in_words(job['num_gpus'])} requested)",
     ]
     if stay["cpus"] > 0:
         lines.append(f"{number(float(stay['cpus']))} cores, {number(float(stay['memory']))} GB memory at this event")

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.evaluation.table import duration
-from envs.evaluation.webpage.blocking import Blocking
+from envs.evaluation.webpage.blocking import Blocking, gpus_in_words
 from envs.performance import find_throughput, model_profile
 from envs.simulation import EventKind, RunResult, Setup
 from envs.simulation.link_limit import LinkLimit
@@ -75,7 +75,7 @@ def describe_change(old: Placement, new: Placement) -> str:
     parts = []
     if old.num_gpus != new.num_gpus:
         word = "grown" if new.num_gpus > old.num_gpus else "shrunk"
-        parts.append(f"{word} from {old.num_gpus} GPU{'s' * (old.num_gpus > 1)}")
+        parts.append(f"{word} from {gpus_in_words(old.num_gpus)}")
     if set(old.gpus) != set(new.gpus):
         parts.append(f"moved from {name_nodes_of(old)}")
     if old.batch_size != new.batch_size:

@@ -66,7 +66,7 @@ if (report.explorer) {
     const waiting = waits.filter(([, start, end]) => start <= time && time < end);
     const used = holding.reduce((sum, stay) => sum + stay[3], 0);
     const place = document.getElementById(`happened-${side}`);
-    const counts = `${holding.length} jobs hold ${used} of ${gpus} GPUs, ${waiting.length} wait`;
+    const counts = `${holding.length} ${holding.length === 1 ? "job holds" : "jobs hold"} ${used} of ${gpus} GPUs, ${waiting.length} ${waiting.length === 1 ? "waits" : "wait"}`;
     place.replaceChildren(element("p", `${name} at ${shown(time)}: ${counts}`, "counts"));
     const list = document.createElement("ul");
     for (const [number, text] of changesAt(name, time)) {

@@ -41,7 +41,11 @@ class StarlingMakespan:
     play: the order follows from the remaining work of each round.
 
     Args:
-        known, unknown, batch, measured_only, shared: as for `Starling`.
+        known: parameters if remaining work is known; all five are as for `Starling`.
+        unknown: parameters if it is hidden.
+        batch: "best" chooses batch sizes, "usual" leaves them to the world.
+        measured_only: whether a chosen batch size puts at most as many samples on a GPU as were measured on one.
+        shared: "counted" plans with shared cores, memory and contention, "ignored" without.
 
     Raises:
         MurmurationError: as `Starling`.

@@ -90,7 +90,7 @@ def site(repository, tmp_path_factory):
     offline = tmp_path_factory.mktemp("offline")
     (offline / "sitecustomize.py").write_text(NO_NETWORK)
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=repository,
         env={**os.environ, "PYTHONPATH": str(offline), "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,

@@ -9,10 +9,16 @@ from pathlib import Path
 
 from deployment.reading import Entry, ProtocolError, quote
 from deployment.shadow import ObservedJob, expected_time
-from deployment.slurm.parsing import gpus_in, job_state, listed_in, plain_number
+from deployment.slurm.parsing import ALL_GPUS, gpus_in, job_state, listed_in, plain_number
 from envs.types import ClusterSpec, NodeId
 
 NEEDED = ("JobID", "Submit", "Start", "End", "AllocTRES")
+ASKED_BY = {  # fields of what a job asks for, and by which others it is multiplied
+    "tres_per_job": (),
+    "tres_per_node": ("node_count",),
+    "tres_per_task": ("tasks",),
+    "tres_per_socket": ("sockets_per_node", "node_count"),
+}
 NO_TIME = ("Unknown", "None", "")
 
 
@@ -65,12 +71,15 @@ def _held(job: Entry, nodes: dict[str, NodeId]) -> dict[NodeId, int] | None:
 
 
 def _asked(job: Entry) -> int:
-    """GPUs that a waiting job asks for."""
-    for name, factor in (("tres_per_job", None), ("tres_per_node", "node_count")):
+    """GPUs that a waiting job asks for: as Slurm counts them where it accounts for GPUs, else as the user has asked."""
+    total = job.optional("tres_req_str")
+    if total is not None and (counted := ALL_GPUS.search(total.text(10_000))):
+        return int(counted.group(1))
+    for name, factors in ASKED_BY.items():
         entry = job.optional(name)
         found = gpus_in(entry.text(10_000).removeprefix("gres:").replace("gres/", "")) if entry is not None else None
         if found is not None:
-            return found[1] * (int(plain_number(job.field(factor))) if factor else 1)
+            return found[1] * math.prod(int(plain_number(job.field(factor))) for factor in factors)
     return 0
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from deployment.adapter import NodeStatus, TaskNote, TaskState, TaskStatus, read_note
 from deployment.reading import Entry, ProtocolError, parse_json, quote
 
-GRES = re.compile(r"^gpu(?::(?P<type>[^:(]+))?:(?P<count>\d+)(?:\(|$)")
+GRES = re.compile(r"^gpu(?::(?!\d+(?:\(|$))(?P<type>[^:(]+))?(?::(?P<count>\d+))?(?:\(|$)")  # no count: one
+ALL_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
 DOWN = {
     "DOWN",
     "DRAIN",
@@ -117,7 +118,7 @@ def plain_number(entry: Entry) -> float:
 def gpus_in(gres: str) -> tuple[str, int] | None:
     """Return GPU type and count of generic resources; None without GPUs."""
     found: Iterator[re.Match[str]] = (match for part in _split(gres) if (match := GRES.match(part)))
-    counts: list[tuple[str, int]] = [(match["type"] or "gpu", int(match["count"])) for match in found]
+    counts: list[tuple[str, int]] = [(match["type"] or "gpu", int(match["count"] or 1)) for match in found]
     whole = [count for name, count in counts if name == "gpu"]  # beside it, a type may be named once more
     total = sum(whole) or sum(count for _, count in counts)
     return (next((name for name, _ in counts if name != "gpu"), "gpu"), total) if total else None

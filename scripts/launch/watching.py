@@ -32,17 +32,31 @@ def watch_cluster(run: ShadowRun, folder: Path) -> None:
     journal = Journal(folder / JOURNAL)
     shadow = Shadow(find_actor(run), Mirror(setup, [run.model], most_gpus=setup.cluster.num_gpus), run.model, journal)
     looks = _recorded(run.recording, setup.cluster) if run.recording else _live(run, setup.cluster)
+    if not run.recording:
+        print(f"watching {setup.cluster.num_nodes} nodes with {setup.cluster.num_gpus} GPUs; Ctrl-C ends", flush=True)
     changes = 0
-    for now, jobs, down in itertools.islice(looks, run.looks):
-        found = shadow.look(now, jobs, down)
-        changes += len(found)
-        for name, change in found.items():
-            print(
-                f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))}  job {as_line(name)}: {change}", flush=True
-            )
-    journal.close()
+    try:
+        for now, jobs, down in itertools.islice(looks, run.looks):
+            rounds = shadow.num_rounds
+            found = shadow.look(now, jobs, down)
+            changes += len(found)
+            said = [f"job {as_line(name)}: {change}" for name, change in found.items()]
+            if not run.recording and shadow.num_rounds > rounds and not found:
+                held = sum(each.gpus is not None for each in jobs)
+                said = [f"nothing to change; jobs that run: {held}, that wait: {len(jobs) - held}"]
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+            print("".join(f"{when}  {line}\n" for line in said), end="", flush=True)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(say_how_much(shadow, changes, journal)) from None
+    finally:
+        journal.close()
+    print(say_how_much(shadow, changes, journal))
+
+
+def say_how_much(shadow: Shadow, changes: int, journal: Journal) -> str:
+    """Return the last line: how many rounds there were, what the scheduler would have changed, and where that is."""
     counts = ", ".join(f"{count} {name}" for name, count in sorted(journal.counts.items()))
-    print(f"{shadow.num_rounds} rounds, {changes} changes ({counts or 'none'}): {os.path.relpath(folder / JOURNAL)}")
+    return f"{shadow.num_rounds} rounds, {changes} changes ({counts or 'none'}): {os.path.relpath(journal.path)}"
 
 
 def _recorded(path: Path, cluster: ClusterSpec) -> Iterator[Look]:

@@ -1,6 +1,7 @@
 """Shadow mode: recorded and present jobs of others are shown to a scheduler, and nothing is touched."""
 
 import csv
+import json
 import subprocess
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -119,6 +120,27 @@ def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted
     assert str(raised.value).isprintable()
     with pytest.raises(MurmurationError, match="cannot be read"):
         list(observe_recording(tmp_path / "absent", CLUSTER))
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus"),
+    [
+        ({"tres_per_node": "gres:gpu", "node_count": 2}, 2),  # --gres=gpu
+        ({"tres_per_node": "gres:gpu:2", "node_count": 2}, 4),
+        ({"tres_per_node": "gres/gpu:a100:4", "node_count": 2}, 8),
+        ({"tres_per_node": "gres:gpu:1g.5gb", "node_count": 3}, 3),
+        ({"tres_per_job": "gres:gpu:V100:2", "node_count": 1}, 2),
+        ({"tres_per_task": "gres:gpu:2", "tasks": 3, "node_count": 1}, 6),  # --gpus-per-task
+        ({"tres_per_socket": "gres:gpu:1", "sockets_per_node": 2, "node_count": 2}, 4),
+        ({"tres_per_task": "gres:gpu:2", "tasks": 1, "tres_req_str": "cpu=4,gres/gpu=8,gres/gpu:a100=8,node=2"}, 8),
+        ({"tres_per_node": "gres:craynetwork:1", "node_count": 1}, None),
+        ({"tres_req_str": "cpu=1,mem=20000M,node=1,billing=1"}, None),
+    ],
+)
+def test_a_waiting_job_asks_for_gpus_in_any_way_that_slurm_has(asked, gpus):
+    """The fields are those that Slurm 22.05 shows; where it does not account for GPUs it does not add them up."""
+    job = {"job_id": 3, "job_state": "PENDING", "submit_time": 1000, "time_limit": 10, **asked}
+    assert [each.num_gpus for each in observe_queue(json.dumps({"jobs": [job]}), ["n0"])] == ([gpus] if gpus else [])
 
 
 def test_jobs_of_others_on_a_real_slurm_are_shown(testbed, tmp_path):

@@ -19,7 +19,8 @@ from envs.types import Seconds
 WIDTH, HEADER, MARGIN = 960, 64, 16
 NODES_PER_COLUMN = 32
 QUEUE_WIDTH = 200
-BESIDE, GRAPH_WIDTH = 190, 90  # bars and bids; the coordination graph
+BESIDE, GRAPH_WIDTH = 215, 80  # bars and bids or wants; the coordination graph
+BARS = 70  # of them, with a gap
 LARGEST_CELL = 34
 SENTENCE = 18  # height of a line below the nodes
 INK, SOFT, LINE, EMPTY = (34, 34, 34), (96, 96, 96), (205, 205, 205), (238, 238, 238)
@@ -81,6 +82,11 @@ class Layout:
         """Return the left edge of a node's bars."""
         return self.cells(n) + self.most_gpus * self.cell + 10
 
+    @property
+    def edges(self) -> float:
+        """The left edge of the coordination graph."""
+        return self.bars(0) + BESIDE - 10
+
 
 def draw_header(draw: ImageDraw.ImageDraw, scene: Scene) -> None:
     """Write the clock and the figures of the episode."""
@@ -123,16 +129,16 @@ def draw_node(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout, n: int, b
     if scene.bids:
         job, amount = scene.bids[n]
         text = f"{amount:+.1f} on job {job}" if job != FREE else "no bid"
-        draw.text((x + 70, height), text, INK if job != FREE else SOFT, font(11), anchor="lm")
+        draw.text((x + BARS, height), text, INK if job != FREE else SOFT, font(11), anchor="lm")
     if scene.wants:
-        draw.text((x + 70, height), scene.wants[n], INK, font(10), anchor="lm")
+        draw.text((x + BARS, height), scene.wants[n], INK, font(10), anchor="lm")
 
 
 def draw_edges(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
     """Draw the links of the coordination graph as arcs between the rows of the nodes."""
     if not layout.roomy:
         return
-    left = layout.bars(0) + BESIDE - 20
+    left = layout.edges
     weights = scene.weights if len(scene.weights) else np.zeros(len(scene.edges))
     links = {tuple(sorted(edge)): weight for edge, weight in zip(scene.edges.tolist(), weights.tolist(), strict=True)}
     heaviest = max(links.values(), default=0.0)

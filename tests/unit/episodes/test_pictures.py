@@ -13,7 +13,7 @@ from baselines import Srtf
 from envs.bidding import BiddingEnv
 from envs.cluster import NodeGroup, build_cluster
 from envs.episodes import film
-from envs.episodes.drawing import EMPTY, WIDTH, Layout, clock, draw_scene, ink_on, job_colour
+from envs.episodes.drawing import BARS, EMPTY, WIDTH, Layout, clock, draw_scene, font, ink_on, job_colour
 from envs.episodes.film import film_episode, write_film
 from envs.episodes.scene import DOWN, FREE, Scene, WaitingJob, describe_scene
 from envs.options import OptionEnv, OptionRules
@@ -76,6 +76,12 @@ def test_nothing_is_drawn_over_the_edge():
         frame = draw_scene(scene)
         assert (frame[-3:] == 255).all()
         assert (frame[:, -3:] == 255).all()
+
+
+def test_what_a_node_wants_does_not_reach_the_edges():
+    layout = Layout(scene_of(4))
+    assert BARS + font(10).getlength("resize job 999 to 16, 100%") < layout.edges - layout.bars(0)
+    assert Layout(scene_of(4, num_gpus=16)).cell >= 22, "numbers are written into the cells"
 
 
 def test_bars_show_shares_of_cores_and_memory():

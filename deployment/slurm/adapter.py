@@ -14,7 +14,9 @@ from deployment.slurm.parsing import read_nodes, read_tasks
 from envs.types import Seconds, as_line
 
 Listed = TypeVar("Listed")
-GONE = ("Invalid job id", "already completing", "Job/step already", "Invalid job/step")  # as scancel calls it
+SILENT = "failed without a word"
+# What scancel says of a task that has ended. In the instant of the end, a signal fails without a word.
+GONE = ("Invalid job id", "already completing", "Job/step already", "Invalid job/step", SILENT)
 
 
 class SlurmAdapter:
@@ -96,5 +98,6 @@ class SlurmAdapter:
         except subprocess.TimeoutExpired:
             raise ActionRefusedError(f"{command[0]}: no answer within {self._patience:g} s") from None
         if done.returncode:
-            raise ActionRefusedError(f"{command[0]}: {as_line(' '.join(done.stderr.split())[:300])}")
+            ended = SILENT if done.returncode > 0 else f"ended by signal {-done.returncode}"
+            raise ActionRefusedError(f"{command[0]}: {as_line(' '.join(done.stderr.split())[:300]) or ended}")
         return done.stdout

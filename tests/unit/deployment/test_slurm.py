@@ -96,6 +96,19 @@ def test_a_command_that_is_missing_or_fails_is_a_refusal(monkeypatch, tmp_path):
     assert str(raised.value).isprintable()
 
 
+def test_a_signal_to_a_task_that_ends_at_that_instant_is_no_refusal_but_a_crash_of_scancel_is(monkeypatch, tmp_path):
+    """Slurm prints no error about a job that has ended between scancel's look and its signal, and exits with 1."""
+    task = TaskStatus("4", TaskNote(0, 1, {"n0": 1}), "running")
+    script = tmp_path / "scancel"
+    script.write_text("#!/bin/sh\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    SlurmAdapter().stop(task)
+    script.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    with pytest.raises(ActionRefusedError, match="scancel: ended by signal 11"):
+        SlurmAdapter().stop(task)
+
+
 def sleeper(folder, segment, work):
     return [
         "env",
@@ -216,7 +229,8 @@ def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed,
     second = TaskNote(0, 2, {"n0": 4, "n1": 1, "n2": 1})
     adapter.start(second, sleeper(tmp_path, 2, 3.0), tmp_path)  # an uneven gang
     reported(tmp_path, 2, DONE)
-    adapter.stop(task, kill=True)  # it has ended long since: no error
+    adapter.stop(task)  # it has ended long since: no error
+    adapter.stop(task, kill=True)
     with pytest.raises(ActionRefusedError, match="sbatch: .*Invalid node name"):
         adapter.start(TaskNote(1, 1, {"n9": 1}), ["true"], tmp_path)
 
@@ -281,4 +295,5 @@ def test_the_rest_daemon_of_a_real_slurm_shows_and_stops_what_sbatch_has_started
     assert [each for each in plain.tasks() if each.note.job == 7] == [task]
     adapter.stop(task)
     reported(tmp_path, 1, STOPPED)
+    adapter.stop(task)
     adapter.stop(task, kill=True)

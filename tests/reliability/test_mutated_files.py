@@ -49,6 +49,7 @@ RUNS = {
 SHIPPED = (
     "bids-64",
     "bids-mix",
+    "bids-philly",
     "bids-planner",
     "bids-unknown",
     "maifs-16",

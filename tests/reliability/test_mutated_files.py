@@ -52,6 +52,7 @@ SHIPPED = (
     "bids-philly",
     "bids-planner",
     "bids-unknown",
+    "bids-users",
     "maifs-16",
     "maifs-64",
     "options-16",

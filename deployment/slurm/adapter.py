@@ -14,8 +14,8 @@ from deployment.slurm.parsing import read_nodes, read_tasks
 from envs.types import Seconds, as_line
 
 Listed = TypeVar("Listed")
-SILENT = "failed without a word"
-# What scancel says of a task that has ended. In the instant of the end, a signal fails without a word.
+SILENT = "failed without an error message"
+# How scancel reports that a task has ended. If the task ends just before the signal, scancel prints nothing.
 GONE = ("Invalid job id", "already completing", "Job/step already", "Invalid job/step", SILENT)
 
 

@@ -97,7 +97,7 @@ def test_a_command_that_is_missing_or_fails_is_a_refusal(monkeypatch, tmp_path):
 
 
 def test_a_signal_to_a_task_that_ends_at_that_instant_is_no_refusal_but_a_crash_of_scancel_is(monkeypatch, tmp_path):
-    """Slurm prints no error about a job that has ended between scancel's look and its signal, and exits with 1."""
+    """Slurm prints no error about a job that has ended between scancel's look and its signal, and fails."""
     task = TaskStatus("4", TaskNote(0, 1, {"n0": 1}), "running")
     script = tmp_path / "scancel"
     script.write_text("#!/bin/sh\nexit 1\n")

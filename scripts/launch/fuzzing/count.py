@@ -1,0 +1,79 @@
+"""The counts of one fuzz, and the check of a single input."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from envs.types import MurmurationError, Seconds
+from launch.errors import RunFailedError
+
+HANG: Seconds = 30.0  # of real time, in which each input must be answered
+
+
+@dataclass
+class FuzzCount:
+    """How the inputs of one fuzz ended.
+
+    Attributes:
+        name: of the fuzz.
+        inputs: inputs that were read.
+        changed: those of them that differ from an honest input.
+        refused: those that were refused in one line.
+    """
+
+    name: str
+    inputs: int = 0
+    changed: int = 0
+    refused: int = 0
+
+    def check(self, seed: int, read: Callable[[], object], *, changed: bool = True) -> None:
+        """Read one input and count how it ended.
+
+        Args:
+            seed: from which the input is drawn again.
+            read: reads it; it may refuse it by a `MurmurationError` of one line.
+            changed: whether it differs from an honest one.
+
+        Raises:
+            RunFailedError: it ended in another error, in an error of several lines, or not in time.
+        """
+        self.inputs += 1
+        self.changed += changed
+        try:
+            with in_time(f"{self.name}: input {seed}"):
+                read()
+        except MurmurationError as error:
+            self.refused += 1
+            if "\n" in str(error) or not str(error):
+                raise RunFailedError(
+                    f"{self.name}: input {seed}: refused in several lines or none: {error!r}"
+                ) from error
+        except RunFailedError:
+            raise
+        except Exception as error:
+            raise RunFailedError(f"{self.name}: input {seed}: {type(error).__name__}: {error}") from error
+
+    def __str__(self) -> str:
+        counts = f"{self.inputs:,} inputs, {self.changed:,} of them changed"
+        return f"{self.name}: {counts}: {self.refused:,} refused in one line"
+
+
+@contextmanager
+def in_time(what: str) -> Iterator[None]:
+    """Raise an error in the main thread if a block takes longer than `HANG`.
+
+    Raises:
+        RunFailedError: it does.
+    """
+
+    def end(number: int, frame: object) -> None:
+        raise RunFailedError(f"{what}: no end within {HANG:g} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, HANG)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

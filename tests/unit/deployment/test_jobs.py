@@ -1,5 +1,7 @@
 """Jobs that stop, grow, shrink and go on: the sleeper, the wrapper, and a PyTorch job of two processes."""
 
+import json
+import math
 import os
 import signal
 import subprocess
@@ -9,15 +11,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deployment.jobs import (
     DONE,
     RUNNING,
     STOPPED,
+    BadReportError,
     GoOnOrder,
     JobReport,
     begin_segment,
+    load_report,
     only_one,
     read_order,
     read_report,
@@ -25,6 +30,7 @@ from deployment.jobs import (
     write_progress,
 )
 from deployment.sleeper import sleep_through
+from deployment.wrapper import report_work
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -82,10 +88,93 @@ def test_two_segments_never_run_at_once(tmp_path):
     assert order == ["first", DONE]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"segment": "1"}', "\x00", '{"segment": 1, "state": "odd"}'])
-def test_a_damaged_report_counts_as_none(tmp_path, text):
+GOOD = {"segment": 1, "state": RUNNING, "work_done": 5.0, "throughput": 2.0, "began": 1.0, "ready": 1.0, "updated": 1.0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "\x00", "[" * 100_000, "{" * 30_000, '"' + "x" * 70_000 + '"', "1" * 5000),
+        *(
+            json.dumps(GOOD | {"work_done": each})
+            for each in (float("inf"), float("nan"), True, "5", None, -1, 10**400)
+        ),
+        *(json.dumps(GOOD | {"segment": each}) for each in (0, True, "1", 1.5, 10**30)),
+        *(json.dumps(GOOD | {"updated": 1e300}), json.dumps(GOOD | {"state": "odd"}), json.dumps(GOOD | {"more": 1})),
+        json.dumps({"segment": 1, "state": RUNNING}),
+    ],
+)
+def test_a_damaged_report_is_named_and_counts_as_none(tmp_path, text):
     (tmp_path / "progress.json").write_text(text)
+    with pytest.raises(BadReportError, match=r"^progress\.json: [^\n]{5,120}$"):
+        load_report(tmp_path)
     assert read_report(tmp_path) is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link", "folder", "large"])
+def test_a_report_that_is_no_plain_file_is_refused_at_once(tmp_path, kind):
+    place = tmp_path / "progress.json"
+    match kind:
+        case "pipe":
+            os.mkfifo(place)
+        case "device":
+            place.symlink_to("/dev/zero")
+        case "link":
+            (tmp_path / "other").write_text(json.dumps(GOOD))
+            place.symlink_to(tmp_path / "other")
+        case "folder":
+            place.mkdir()
+        case _:
+            place.write_text(" " * 70_000 + json.dumps(GOOD))
+    with pytest.raises(BadReportError):
+        load_report(tmp_path)
+
+
+def test_reports_survive_numbers_of_all_kinds_and_what_a_killed_process_has_left(tmp_path, monkeypatch):
+    """A throughput that is not known yet is NaN in many programs; later reports count all the same."""
+    monkeypatch.setenv("MURMURATION_FOLDER", str(tmp_path))
+    monkeypatch.setenv("MURMURATION_SEGMENT", "1")
+    left = tmp_path / f".progress.json.{os.getpid()}"
+    left.touch()
+    write_progress(tmp_path, begin_segment(tmp_path, 1))
+    assert not left.exists()
+    for done, throughput in ((1, 2.0), (400.0, math.nan), (np.float32(500), np.float64(3)), (np.int64(600), math.inf)):
+        report_work(done, throughput)
+        report = read_report(tmp_path)
+        assert (report.segment, report.state, report.work_done) == (1, RUNNING, float(done))
+        assert report.throughput == (float(throughput) if math.isfinite(throughput) else 0.0)
+    for wrong in (math.nan, -1.0, math.inf):
+        with pytest.raises(ValueError, match="work_done is"):
+            report_work(wrong, 1.0)
+    with pytest.raises(TypeError):
+        report_work(None, 1.0)
+    assert read_report(tmp_path).work_done == 600
+    assert [each.name for each in tmp_path.iterdir()] == ["progress.json"]
+    (tmp_path / "progress.json").write_text("{")  # the program's own fault; its next report counts again
+    report_work(700, 1.0)
+    assert read_report(tmp_path).work_done == 700
+
+
+def test_no_process_of_a_segment_outlives_it(tmp_path):
+    """Neither one that hears no SIGTERM, nor its child in another session, trains on beside the next segment."""
+    leaf = "import pathlib, signal, time, os; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid()"
+    leaf += f"; pathlib.Path({str(tmp_path / 'leaf')!r}).write_text(str(os.getpid())); time.sleep(1000)"
+    trunk = "import os, signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    trunk += f"; child = subprocess.Popen([sys.executable, '-c', {leaf!r}])"
+    ends = {
+        "killed": "; child.wait()",
+        "by itself": f"\nwhile not os.path.exists(place := {str(tmp_path / 'leaf')!r}) or not os.path.getsize(place): pass",
+    }
+    for number, end in enumerate(ends.values(), 1):
+        child = start("-m", "deployment.wrapper", tmp_path, number, 0.2, "--", sys.executable, "-c", trunk + end)
+        try:
+            wait_for(lambda: (tmp_path / "leaf").exists() and (tmp_path / "leaf").read_text())
+            child.send_signal(signal.SIGTERM)
+            child.wait()
+        finally:
+            child.kill()
+        assert not Path(f"/proc/{(tmp_path / 'leaf').read_text()}").exists()
+        (tmp_path / "leaf").unlink()
 
 
 def test_the_sleeper_as_a_process_stops_at_sigterm(tmp_path):

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from deployment.checking import check_decision
 from deployment.state import ClusterState, Decision, JobState
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.beliefs import Beliefs, Cell, Seen
@@ -167,6 +168,8 @@ class Mirror:
         self._expected: list[float] = []  # median of the work as it was predicted last
         self._exact = ExactThroughputs(self.setup)
         self._reported: dict[Seen, float] = {}
+        self._view: MirrorView | None = None
+        self._trial: Snapshot | None = None
 
     def observe(self, state: ClusterState) -> MirrorView:
         """Return the view of the cluster in this state.
@@ -207,7 +210,22 @@ class Mirror:
         episode.beliefs = beliefs
         _place(episode, state)
         self._overwrite(episode, state)
-        return episode.view  # type: ignore[return-value]
+        self._view = episode._true_view
+        return self._view
+
+    def check(self, decision: Decision) -> None:
+        """Check a decision about the state that was observed last, as the simulator checks an allocation.
+
+        It is applied to a copy of the view; neither the view nor the mirror changes.
+
+        Raises:
+            AllocationError: the simulator would refuse it; one line names the job, the node or the resource.
+            MurmurationError: nothing was observed yet.
+        """
+        if self._view is None:
+            raise MurmurationError("a decision before the first round: there is no state to check it against")
+        self._trial = self._view.snapshot(into=self._trial)
+        check_decision(decision, self._trial)
 
     def _known(self, job: int) -> None:
         if not 0 <= job < len(self.jobs):

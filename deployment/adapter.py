@@ -1,5 +1,6 @@
 """The interface between the bridge and a cluster manager such as Slurm or Kubernetes."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,16 @@ from envs.types import JobId, MurmurationError
 
 TaskState = Literal["pending", "running", "ended"]
 MARK = "murmuration"  # begins the note of every task that a bridge has started
+CLAIM_MARK = "murmuration-bridge"  # begins the note of the task by which a bridge claims a cluster
+MOST_GPUS_OF_NODE = 1024
 
 
 class ActionRefusedError(MurmurationError):
     """The cluster manager refused an action or did not answer; the bridge looks again and tries later."""
+
+
+class ClusterTakenError(MurmurationError):
+    """Another bridge has claimed the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +39,66 @@ class TaskNote:
     """The note that a bridge writes on a task, so that the cluster manager alone knows which job runs where.
 
     Attributes:
+        owner: id of the bridge, see `name_owner`.
         job: its id.
         segment: number of the job's start, from 1.
         gpus: by name of node.
     """
 
+    owner: str
     job: JobId
     segment: int
     gpus: Mapping[str, int]
 
     def write(self) -> str:
         """Return the note as a text without spaces."""
-        return f"{MARK}/{self.job}/{self.segment}/" + ",".join(f"{node}={count}" for node, count in self.gpus.items())
+        gpus = ",".join(f"{node}={count}" for node, count in self.gpus.items())
+        return f"{MARK}/{self.owner}/{self.job}/{self.segment}/{gpus}"
 
 
-def read_note(text: str) -> TaskNote | None:
-    """Return the note of a task; None if no bridge has started it."""
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The task by which a bridge keeps others off a cluster.
+
+    Attributes:
+        name: by which the cluster manager knows the task.
+        owner: id of the bridge.
+        user: who has submitted the task.
+    """
+
+    name: str
+    owner: str
+    user: str
+
+
+def name_owner(user: str) -> str:
+    """Return the id of a new bridge, from its user and random digits."""
+    return f"{user}.{secrets.token_hex(6)}"
+
+
+def read_note(text: str, user: str) -> TaskNote | None:
+    """Return the note of a task that a user has submitted; None if no bridge of that user has written it."""
     parts = text.split("/")
-    if len(parts) != 4 or parts[0] != MARK:
+    if len(parts) != 5 or parts[0] != MARK or parts[1].rpartition(".")[0] != user:
         return None
     try:
-        pairs = [each.split("=") for each in parts[3].split(",")]
-        return TaskNote(int(parts[1]), int(parts[2]), {node: int(count) for node, count in pairs})
+        pairs = [each.split("=") for each in parts[4].split(",")]
+        note = TaskNote(parts[1], _number(parts[2]), _number(parts[3]), {node: _number(count) for node, count in pairs})
     except ValueError:
         return None
+    return note if all(0 < count <= MOST_GPUS_OF_NODE for count in note.gpus.values()) else None
+
+
+def read_claim(name: str, text: str, user: str) -> Claim | None:
+    """Return the claim that a task is; None if its note is that of none."""
+    mark, _, owner = text.partition("/")
+    return Claim(name, owner, user) if mark == CLAIM_MARK and owner else None
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ValueError
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +121,28 @@ class TaskStatus:
 class ClusterAdapter(Protocol):
     """The requests of a bridge to a cluster manager. Every method asks the manager; nothing is remembered."""
 
+    @property
+    def user(self) -> str:
+        """The user whose tasks this adapter starts and sees."""
+        ...
+
+    def claim(self, owner: str) -> None:
+        """Claim the cluster for a bridge; one that has the claim keeps it, also after it was killed.
+
+        Raises:
+            ClusterTakenError: another bridge has it.
+            ActionRefusedError: the manager does not answer, or refuses.
+        """
+        ...
+
+    def leave(self, owner: str) -> None:
+        """Give the claim of a bridge up; nothing if it has none.
+
+        Raises:
+            ActionRefusedError: the manager does not answer, or refuses.
+        """
+        ...
+
     def nodes(self) -> Sequence[NodeStatus]:
         """Return the nodes with GPUs, in an order that does not change.
 
@@ -87,7 +152,7 @@ class ClusterAdapter(Protocol):
         ...
 
     def tasks(self) -> Sequence[TaskStatus]:
-        """Return the tasks that a bridge has started; those that have ended may be absent.
+        """Return the tasks that bridges of this user have started; those that have ended may be absent.
 
         Raises:
             ActionRefusedError: the manager does not answer.

@@ -12,34 +12,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
-
-import numpy as np
 
 from deployment.adapter import ActionRefusedError, ClusterAdapter, NodeStatus, TaskNote, TaskStatus
 from deployment.clock import SteadyClock
-from deployment.jobs import DONE, STOPPED, GoOnOrder, read_report, write_order
-from deployment.journal import CARRIED_OUT, INTENDED, REFUSED, SHADOWED, Journal, read_journal
-from deployment.messages import read_placement, write_placement
-from deployment.mirror import Mirror, decide
-from deployment.reading import Entry
+from deployment.deciding import DecisionMaker
+from deployment.jobs import DONE, STOPPED, BadReportError, GoOnOrder, JobReport, load_report, write_order
+from deployment.journal import CARRIED_OUT, DECIDED, INTENDED, MEASURED, POSTPONED, REFUSED, SHADOWED, Journal
+from deployment.messages import write_placement
+from deployment.mirror import Mirror
 from deployment.records import JobRun
+from deployment.recovery import recover
 from deployment.state import ClusterState, Decision
-from envs.scheduling import Scheduler
-from envs.types import ClusterError, ClusterSpec, JobSpec, MurmurationError, Placement, Seconds
+from envs.simulation import Information, Setup
+from envs.types import AllocationError, ClusterError, ClusterSpec, JobSpec, MurmurationError, Placement, Seconds
 
 MISSING_ROUNDS = 3  # in which Slurm may not know a new task yet
 MOST_LOSSES = 5  # in a row without progress; then a job's command is taken to be at fault
 LOOKS = 5  # at the jobs, for one at the nodes while all of them are up
 JOURNAL = "journal.jsonl"
-
-
-class DecisionMaker(Protocol):
-    """A scheduler as the bridge asks it: in this process or through the protocol."""
-
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision for a round."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,9 @@ class Bridge:
 
     Args:
         adapter: of the cluster manager.
-        cluster: the nodes as the scheduler knows them, in the order of `adapter.nodes()`.
+        owner: id of this play for the notes of its tasks; the same after a restart.
+        setup: the nodes as the scheduler knows them, in the order of `adapter.nodes()`, and the rules of the world by
+            which its decisions are checked.
         jobs: all jobs, in order of submission; their submit times are those of scaled time.
         commands: returns the command of a job's segment, from job, segment number, placement and folder.
         folder: of the journal and of the jobs' folders. An earlier bridge's work there is continued.
@@ -86,69 +78,34 @@ class Bridge:
     def __init__(
         self,
         adapter: ClusterAdapter,
-        cluster: ClusterSpec,
+        owner: str,
+        setup: Setup,
         jobs: Sequence[JobSpec],
         commands: Callable[[JobRun], Sequence[str]],
         folder: Path,
         rules: BridgeRules,
         clock: SteadyClock,
     ) -> None:
-        self.adapter, self.cluster, self.rules, self.clock = adapter, cluster, rules, clock
+        self.adapter, self.owner, self.cluster, self.rules, self.clock = adapter, owner, setup.cluster, rules, clock
         self._commands = commands
-        self.runs = [JobRun(spec, folder / "jobs" / str(spec.id)) for spec in jobs]
+        self.runs = [JobRun(spec, folder / "jobs" / str(spec.id), rules.scale) for spec in jobs]
         self.submitted, self._told, self._told_done = 0, 0, set[int]()
         self.nodes: Sequence[NodeStatus] = adapter.nodes()
-        check_nodes(self.nodes, cluster)
-        self._recover(folder)
+        check_nodes(self.nodes, setup.cluster)
+        self._checks = _mirror_of(setup, jobs)
         self.journal = Journal(folder / JOURNAL)
+        recover(self.runs, self.journal.earlier, [node.name for node in self.nodes], self.journal.path)
         for run in self.runs:
             if run.target:  # perhaps that was not ordered any more
                 write_order(run.folder, self._order(run, run.target, released=False))
+        rounds = [line["now"] for line in self.journal.earlier if (line["action"], line["phase"]) == ("round", DECIDED)]
+        self._decided = max(rounds, default=-math.inf)
         self._actions: deque[float] = deque()
         self._next_decision = math.inf
         self._due_since: float | None = None
         self._down: frozenset[int] = frozenset()
         self._strays: dict[str, tuple[float, float]] = {}  # when each was seen first, and asked to stop last
-        self.num_looks = self.num_rounds = self.num_postponed = self.num_lost = self.num_unanswered = 0
-
-    def _recover(self, folder: Path) -> None:
-        """Take over what an earlier bridge has ordered."""
-        names = {node.name: i for i, node in enumerate(self.nodes)}
-        for line in read_journal(folder / JOURNAL):
-            if not 0 <= line.get("job", -1) < len(self.runs):
-                continue
-            run = self.runs[line["job"]]
-            run.given_up |= line["action"] == "give up"
-            if line["action"] in ("start", "release") and line["phase"] in (INTENDED, CARRIED_OUT):
-                named = read_placement(Entry(line, JOURNAL).field("placement"))
-                placement = replace(named, gpus={names[name]: count for name, count in line["gpus"].items()})
-            if line["action"] == "release":
-                run.target = placement if line["phase"] == INTENDED else None
-                if line["phase"] == CARRIED_OUT:
-                    self._follow(run, placement, line["time"])
-                elif line["phase"] == REFUSED:
-                    self._free(run, line["time"])
-            elif line["action"] == "start" and line["phase"] == INTENDED:
-                run.segment, run.ordered, run.placement = line["segment"], line["time"], placement
-                run.num_restarts += not math.isnan(run.start_time)
-                run.start_time = min(run.start_time, line["now"]) if run.start_time == run.start_time else line["now"]
-            elif line["action"] == "start" and line["phase"] == REFUSED:
-                run.placement = None
-            elif line["action"] == "stop" and line["phase"] == INTENDED:
-                self._free(run, line["time"])
-                run.stopping = line["time"]
-
-    def _free(self, run: JobRun, wall: float) -> None:
-        """Count the service of a segment that has ended or is asked to."""
-        if run.placement:
-            run.service += run.placement.num_gpus * max(wall - run.ordered, 0.0) * self.rules.scale
-        run.placement = run.target = None
-
-    def _follow(self, run: JobRun, placement: Placement, wall: float) -> None:
-        """Count a segment that goes on in the task of the one before, whose other nodes are released."""
-        self._free(run, wall)
-        run.segment, run.placement, run.ordered, run.missing = run.segment + 1, placement, wall, 0
-        run.num_restarts += 1
+        self.num_looks = 0
 
     @property
     def finished(self) -> bool:
@@ -162,7 +119,6 @@ class Bridge:
             try:
                 self.step(scheduler)
             except ActionRefusedError as error:
-                self.num_unanswered += 1
                 self.journal.write(REFUSED, "look", why=str(error))
             look(self)
             time.sleep(max(self.rules.interval - (self.clock.seconds() - before), 0.0))
@@ -177,8 +133,14 @@ class Bridge:
         if self._due_since is None or not self._open():
             return
         since, self._due_since, self._next_decision = self._due_since, None, math.inf
-        self.num_rounds += 1
-        decision = scheduler.decide(self._state())
+        state = self._state()
+        self._checks.observe(state)
+        decision = scheduler.decide(state)
+        try:
+            self._checks.check(decision)
+        except AllocationError as error:  # nothing of it is carried out, and the scheduler is asked again
+            self._refused("decision", {"now": state.time}, error)
+            return
         self._next_decision = decision.next_decision
         self._carry_out(decision, since)
 
@@ -189,21 +151,27 @@ class Bridge:
         """Ask for a round because of an event at an instant of real time since the beginning."""
         self._due_since = since if self._due_since is None else min(since, self._due_since)
 
+    def _due_after(self, event: Seconds) -> None:
+        """Ask for a round because of an event in scaled time; one that an earlier bridge has answered counts as now."""
+        seconds = self.clock.seconds()
+        self._due(min(event / self.rules.scale, seconds) if event > self._decided else seconds)
+
     def _look(self) -> None:
         """Bring everything up to date with what the cluster manager and the jobs say."""
-        tasks = {(task.note.job, task.note.segment): task for task in self.adapter.tasks()}
+        own = [task for task in self.adapter.tasks() if task.note.owner == self.owner]
+        tasks = {(task.note.job, task.note.segment): task for task in own}
         self.num_looks += 1
         nodes = self.adapter.nodes() if self.num_looks % LOOKS == 0 or self._down else self.nodes
         now, seconds = self.clock.now(), self.clock.seconds()
         while self.submitted < len(self.runs) and self.runs[self.submitted].spec.submit_time <= now:
-            self._due(self.runs[self.submitted].spec.submit_time / self.rules.scale)
+            self._due_after(self.runs[self.submitted].spec.submit_time)
             self.submitted += 1
         for run in self._open():
             self._look_at(run, tasks.get((run.spec.id, run.segment)))
             if run.target:
                 after = tasks.get((run.spec.id, run.segment + 1))
                 self._let_go(run, run.target, after if after and after.state != "ended" else None)
-        self._end_strays(tasks.values())
+        self._end_strays(own)
         up = {node.name for node in nodes if node.up}
         down = frozenset(i for i, node in enumerate(self.nodes) if node.name not in up)  # or not shown at all
         if down != self._down:
@@ -215,41 +183,54 @@ class Bridge:
     def _look_at(self, run: JobRun, task: TaskStatus | None) -> None:
         """Bring one job up to date; `task` is its last segment, None if the cluster manager does not know it."""
         run.task = task
-        report = read_report(run.folder)
+        report, wall = self._report(run), self.clock.wall()
         run.progress = report or run.progress
-        wall = self.clock.wall()
         if report is not None and report.segment == run.stopped and report.state in (STOPPED, DONE):
-            run.stopped = 0
-            run.latencies.stop += max(report.updated - run.stopping, 0.0)
-            run.latencies.num_stops += 1
+            run.stopped, seconds = 0, max(report.updated - run.stopping, 0.0)
+            run.latencies.add_stop(seconds)
+            self.journal.write(MEASURED, "stop", job=run.spec.id, segment=report.segment, seconds=seconds)
         if report is not None and report.segment == run.segment and run.seen_start < run.segment:
-            run.seen_start = run.segment
-            run.latencies.start += max(report.began - run.ordered, 0.0)
-            run.latencies.num_starts += 1
+            run.seen_start, seconds = run.segment, max(report.began - run.ordered, 0.0)
+            run.latencies.add_start(seconds)
+            self.journal.write(MEASURED, "start", job=run.spec.id, segment=run.segment, seconds=seconds)
         if report is not None and report.state == DONE:  # also if the next segment was ordered meanwhile
-            self._free(run, report.updated)
+            run.free(report.updated)
             run.finish_time = min(max(report.updated - self.clock.began, 0.0) * self.rules.scale, self.clock.now())
-            self._due(min(run.finish_time / self.rules.scale, self.clock.seconds()))
+            self._due_after(run.finish_time)
             return
         if run.placement:
             gone = task is None or task.state == "ended"
             run.missing = run.missing + 1 if gone else 0
             if run.missing >= MISSING_ROUNDS and wall - run.ordered > self.rules.interval:
-                self.num_lost += 1
-                run.num_interruptions += 1
-                self._free(run, wall)
+                self._lose(run, "its task has ended", counts=True)
                 self._due(self.clock.seconds())
-                self._count_loss(run)
 
-    def _count_loss(self, run: JobRun) -> None:
-        """Give a job up whose processes have ended several times in a row without having got any further."""
-        done = run.progress.work_done if run.progress else 0.0
-        run.losses = run.losses + 1 if done <= run.work_at_loss else 1
-        run.work_at_loss = done
-        if run.losses == MOST_LOSSES:
+    def _report(self, run: JobRun) -> JobReport | None:
+        """Return what a job has reported; one that cannot be is journalled once, and counts as none."""
+        try:
+            found, wall = load_report(run.folder), self.clock.wall()
+            if found is not None and found.segment > run.segment + (run.target is not None):
+                raise BadReportError(f"its segment is none of the {run.segment} that were started")
+            return found and replace(found, began=min(found.began, wall), updated=min(found.updated, wall))
+        except BadReportError as error:
+            if str(error) not in run.faults:
+                run.faults.add(str(error))
+                self.journal.write(REFUSED, "report", job=run.spec.id, segment=run.segment, why=str(error))
+            return None
+
+    def _lose(self, run: JobRun, why: str, *, counts: bool) -> None:
+        """Let a job wait again whose segment has ended by itself; give it up after several that got no further.
+
+        Those whose node has failed do not count.
+        """
+        wall, done = self.clock.wall(), run.progress.work_done if run.progress else 0.0
+        about = {"job": run.spec.id, "segment": run.segment}
+        self.journal.write(CARRIED_OUT, "lose", **about, time=wall, work_done=done, why=why, counts=counts)
+        run.lose(wall)
+        if counts and run.count_loss(done) == MOST_LOSSES:
             run.given_up = True
             why = f"its processes ended {MOST_LOSSES} times in a row before it got any further; see {run.folder}"
-            self.journal.write(CARRIED_OUT, "give up", job=run.spec.id, segment=run.segment, why=why)
+            self.journal.write(CARRIED_OUT, "give up", **about, why=why)
 
     def _end_strays(self, tasks: Iterable[TaskStatus]) -> None:
         """Ask tasks again to stop that should not run, and kill them after their grace time.
@@ -279,16 +260,14 @@ class Bridge:
         new = {job: service for job, service in ended.items() if job not in self._told_done}
         self._told_done |= set(new)
         now = self.clock.now()
-        states = [run.state(now, self.rules.scale, self.clock.began, self.rules.knows_work) for run in self._open()]
+        states = [run.state(now, self.clock.began, self.rules.knows_work) for run in self._open()]
         on_down = {each.job for each in states if each.placement and set(each.placement.gpus) & self._down}
         for run in self._open():
             if run.spec.id in on_down:  # its node is gone: it waits again
-                self.num_lost += 1
-                run.num_interruptions += 1
-                self._free(run, self.clock.wall())
+                self._lose(run, "a node of it is down", counts=False)
                 run.stopping = self.clock.wall()
         if on_down:
-            states = [run.state(now, self.rules.scale, self.clock.began, self.rules.knows_work) for run in self._open()]
+            states = [run.state(now, self.clock.began, self.rules.knows_work) for run in self._open()]
         worked = {job: self.runs[job].spec.work for job in new if self.runs[job].done}
         return ClusterState(now, specs, new, self._down, tuple(states), worked)
 
@@ -298,26 +277,27 @@ class Bridge:
         changed = {job: p for job, p in sorted(decision.placements.items()) if p != self.runs[job].wanted}
         for job in changed:
             self.runs[job].latencies.late += late
+        self.journal.write(DECIDED, "round", now=self.clock.now(), late=late, jobs=list(changed))
         shrinks = {job: p for job, p in changed.items() if p and self._can_release(self.runs[job], p)}
         for job, placement in shrinks.items():
             self._release(self.runs[job], placement)
         others = {job: p for job, p in changed.items() if job not in shrinks}
         stops = [self.runs[job] for job in others if self.runs[job].placement]
         starts = [(self.runs[job], placement) for job, placement in others.items() if placement]
+        preempted = {job for job, placement in others.items() if not placement}
         with ThreadPoolExecutor(4) as pool:  # a command takes some hundredths of a second
-            stopped = dict(zip((run.spec.id for run in stops), pool.map(self._stop, stops), strict=True))
+            ordered = pool.map(lambda run: self._stop(run, preempts=run.spec.id in preempted), stops)
+            stopped = dict(zip((run.spec.id for run in stops), ordered, strict=True))
             free = [(run, placement) for run, placement in starts if stopped.get(run.spec.id, True)]
             list(pool.map(lambda pair: self._start(*pair), free))
-        for run in stops:
-            run.num_preemptions += run.placement is None
 
-    def _may_act(self) -> bool:
+    def _may_act(self, action: str, run: JobRun) -> bool:
         """Whether one more action is within the limit of this minute; another round is asked for if not."""
         now = self.clock.seconds()
         while self._actions and self._actions[0] < now - 60.0:
             self._actions.popleft()
         if len(self._actions) >= self.rules.actions_per_minute:
-            self.num_postponed += 1
+            self.journal.write(POSTPONED, action, job=run.spec.id)
             self._next_decision = min(self._next_decision, (now + 1.0) * self.rules.scale)
             return False
         self._actions.append(now)
@@ -334,7 +314,7 @@ class Bridge:
 
     def _release(self, run: JobRun, placement: Placement) -> None:
         """Order a job to stop and to go on with some of its nodes, once the others are released."""
-        if not self._may_act():
+        if not self._may_act("release", run):
             return
         if self.rules.shadow:
             self.journal.write(SHADOWED, "release", **self._about_start(run, placement))
@@ -363,20 +343,20 @@ class Bridge:
             if after is None and task is None:
                 return  # it is lost
             if after is None and task is not None:
-                self.adapter.release(task, TaskNote(run.spec.id, order.segment, self._named(placement)))
+                self.adapter.release(task, TaskNote(self.owner, run.spec.id, order.segment, self._named(placement)))
         except ActionRefusedError as error:
             self._refused("release", about, error)
             if task is not None:
                 self._end(run, task)
             return
-        self._follow(run, placement, self.clock.wall())
+        run.follow(placement, self.clock.wall())
         run.task = after
         write_order(run.folder, order)
         self.journal.write(CARRIED_OUT, "release", **about)
 
     def _end(self, run: JobRun, task: TaskStatus) -> None:
         """Stop a task whose command has stopped; the job waits again."""
-        self._free(run, self.clock.wall())
+        run.free(self.clock.wall())
         run.num_preemptions += 1
         self._due(self.clock.seconds())
         with suppress(ActionRefusedError):  # it is asked again as a stray
@@ -392,11 +372,12 @@ class Bridge:
         times = {"time": self.clock.wall(), "now": self.clock.now()}
         return {"job": run.spec.id, "segment": run.segment + 1, **named, **times}
 
-    def _stop(self, run: JobRun) -> bool:
-        """Stop a job's segment; return whether that was ordered."""
-        if not self._may_act():
+    def _stop(self, run: JobRun, *, preempts: bool) -> bool:
+        """Stop a job's segment; return whether that was ordered. It is preempted if it is to get no GPUs instead."""
+        if not self._may_act("stop", run):
             return False
-        about = {"job": run.spec.id, "segment": run.segment, "time": self.clock.wall(), "now": self.clock.now()}
+        times = {"time": self.clock.wall(), "now": self.clock.now()}
+        about = {"job": run.spec.id, "segment": run.segment, "preempts": preempts, **times}
         if self.rules.shadow:
             self.journal.write(SHADOWED, "stop", **about)
             return False
@@ -410,38 +391,43 @@ class Bridge:
         except ActionRefusedError as error:
             self._refused("stop", about, error)
             return False
-        self._free(run, self.clock.wall())
-        run.stopping, run.stopped = float(about["time"]), run.segment
+        run.free(self.clock.wall())
+        run.stopping, run.stopped = times["time"], run.segment
+        run.num_preemptions += preempts
         self.journal.write(CARRIED_OUT, "stop", **about)
         return True
 
     def _start(self, run: JobRun, placement: Placement) -> None:
         """Start a job's next segment."""
-        if not self._may_act():
+        if not self._may_act("start", run):
             return
         about = self._about_start(run, placement)
         if self.rules.shadow:
             self.journal.write(SHADOWED, "start", **about)
             return
         self.journal.write(INTENDED, "start", **about)
-        run.segment, run.placement, run.missing, run.task = run.segment + 1, placement, 0, None
-        run.ordered = self.clock.wall()
+        run.start(run.segment + 1, placement, self.clock.wall(), self.clock.now())
         run.folder.mkdir(parents=True, exist_ok=True)
         try:
-            note = TaskNote(run.spec.id, run.segment, self._named(placement))
+            note = TaskNote(self.owner, run.spec.id, run.segment, self._named(placement))
             name = self.adapter.start(note, self._commands(run), run.folder)
         except ActionRefusedError as error:
-            run.placement = None
+            run.not_started()
             self._refused("start", about, error)
             return
-        run.num_restarts += not math.isnan(run.start_time)
-        run.start_time = self.clock.now() if math.isnan(run.start_time) else run.start_time
         self.journal.write(CARRIED_OUT, "start", name=name, **about)
 
-    def _refused(self, action: str, about: Mapping[str, object], error: ActionRefusedError) -> None:
+    def _refused(self, action: str, about: Mapping[str, object], error: MurmurationError) -> None:
         self.journal.write(REFUSED, action, why=str(error), **about)
         later = (self.clock.seconds() + self.rules.retry) * self.rules.scale
         self._next_decision = min(self._next_decision, later)
+
+
+def _mirror_of(setup: Setup, jobs: Sequence[JobSpec]) -> Mirror:
+    """Return the mirror in which decisions are checked: it may know all about the jobs, since it decides nothing."""
+    scenario = replace(setup.scenario, information=Information())
+    most = max((job.max_gpus for job in jobs), default=1)
+    return Mirror(replace(setup, scenario=scenario), [job.model for job in jobs[:1]], most_gpus=most)
 
 
 def check_nodes(nodes: Sequence[NodeStatus], cluster: ClusterSpec) -> None:
@@ -455,22 +441,3 @@ def check_nodes(nodes: Sequence[NodeStatus], cluster: ClusterSpec) -> None:
     for node, spec in zip(nodes, cluster.nodes, strict=True):
         if node.num_gpus != spec.num_gpus:
             raise ClusterError(f"node {node.name} has {node.num_gpus} GPUs; {cluster.name} has {spec.num_gpus} there")
-
-
-class LocalScheduler:
-    """A scheduler of this process as a `DecisionMaker`.
-
-    Args:
-        scheduler: it is reset here.
-        mirror: the cluster's mirror.
-        rng: of the scheduler.
-    """
-
-    def __init__(self, scheduler: Scheduler, mirror: Mirror, rng: np.random.Generator) -> None:
-        scheduler.reset(mirror.setup.cluster, rng)
-        self._scheduler, self._mirror = scheduler, mirror
-
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision for a round."""
-        view = self._mirror.observe(state)
-        return decide(self._scheduler.schedule(view), view.running.tolist())

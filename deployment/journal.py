@@ -1,5 +1,6 @@
 """The write-ahead log of a bridge: every action before and after it, one JSON object on one line."""
 
+import fcntl
 import json
 import os
 from collections import Counter
@@ -10,22 +11,33 @@ from typing import Any
 from deployment.reading import ProtocolError, parse_json
 
 INTENDED, CARRIED_OUT, REFUSED, SHADOWED = "intended", "carried out", "refused", "shadowed"
+DECIDED, POSTPONED, MEASURED = "decided", "postponed", "measured"
 
 
 class Journal:
-    """Lines about actions, which are on the disk before an action begins.
+    """Lines about actions, which are on the disk before an action begins. One process at a time can have it.
 
     Args:
-        path: of the file; lines of an earlier bridge stay, and an unfinished last line is cut off.
+        path: of the file; lines of an earlier bridge stay and count, and an unfinished last line is cut off.
+
+    Raises:
+        ProtocolError: a line is damaged, or another process writes to the file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.counts: Counter[str] = Counter()
-        if path.exists():
-            whole = path.read_bytes().rpartition(b"\n")[0]
-            os.truncate(path, len(whole) + 1 if whole else 0)
         self._file = path.open("ab", buffering=0)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise ProtocolError(
+                f"{path}: another process writes to it; end that one, or choose another folder"
+            ) from None
+        whole = path.read_bytes().rpartition(b"\n")[0]
+        os.truncate(path, len(whole) + 1 if whole else 0)
+        self.earlier = list(read_journal(path))
+        self.counts = Counter(f"{line['action']} {line['phase']}" for line in self.earlier)
 
     def write(self, phase: str, action: str, **about: Any) -> None:
         """Write one line."""
@@ -50,6 +62,7 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
     whole = path.read_bytes().rpartition(b"\n")[0]  # a bridge that is killed may leave half a line
     for number, line in enumerate(whole.splitlines(), 1):
         entry = parse_json(line, f"{path}: line {number}")
-        if not isinstance(entry.value, dict) or "phase" not in entry.value:
+        value = entry.value
+        if not isinstance(value, dict) or not all(isinstance(value.get(key), str) for key in ("phase", "action")):
             raise ProtocolError(f"{entry.place}: is no entry of a journal; move the file away to begin anew")
-        yield entry.value
+        yield value

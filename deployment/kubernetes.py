@@ -12,7 +12,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from deployment.adapter import MARK, ActionRefusedError, NodeStatus, TaskNote, TaskStatus, read_note
+from deployment.adapter import (
+    CLAIM_MARK,
+    MARK,
+    ActionRefusedError,
+    ClusterTakenError,
+    NodeStatus,
+    TaskNote,
+    TaskStatus,
+    read_note,
+)
 from deployment.reading import Entry, ProtocolError, parse_json
 from envs.types import Seconds, as_line
 
@@ -29,13 +38,46 @@ class KubernetesAdapter:
         image: of the container in which a job's command runs.
         grace: seconds from SIGTERM to SIGKILL.
         kubectl: runs kubectl with these arguments and this input, and returns what it prints; for tests.
+        user: of the bridge. Kubernetes does not tell who has made a pod: all who may make some in this namespace are
+            trusted.
     """
 
     def __init__(
-        self, image: str, grace: Seconds = 30.0, kubectl: Callable[[Sequence[str], str], str] | None = None
+        self,
+        image: str,
+        grace: Seconds = 30.0,
+        kubectl: Callable[[Sequence[str], str], str] | None = None,
+        user: str = MARK,
     ) -> None:
-        self._image, self._grace = image, grace
+        self._image, self._grace, self.user = image, grace, user
         self._kubectl = kubectl or run_kubectl
+
+    def claim(self, owner: str) -> None:
+        """Claim the cluster by a config map, of which there is one."""
+        try:
+            self._kubectl(["create", "configmap", CLAIM_MARK, f"--from-literal=owner={owner}"], "")
+        except ActionRefusedError:
+            held = self._holder()
+            if held is None:
+                raise
+            if held != owner:
+                raise ClusterTakenError(
+                    f"the bridge {as_line(held)} has claimed the cluster by the config map {CLAIM_MARK}; go on with it "
+                    f"by continued=<its folder>, or, if it is gone for good, kubectl delete configmap {CLAIM_MARK}"
+                ) from None
+
+    def leave(self, owner: str) -> None:
+        """Delete the config map by which a bridge has claimed the cluster."""
+        if self._holder() == owner:
+            self._kubectl(["delete", "configmap", CLAIM_MARK, "--ignore-not-found"], "")
+
+    def _holder(self) -> str | None:
+        printed = self._kubectl(["get", "configmap", CLAIM_MARK, "--output=json", "--ignore-not-found"], "")
+        try:
+            data = parse_json(printed, "kubectl get configmap").field("data") if printed.strip() else None
+            return None if data is None else data.field("owner").text()
+        except ProtocolError as error:
+            raise ActionRefusedError(str(error)) from None
 
     def nodes(self) -> Sequence[NodeStatus]:
         """Return the nodes with GPUs, by name."""
@@ -69,7 +111,7 @@ class KubernetesAdapter:
         return sorted(found, key=lambda each: each.name)
 
     def tasks(self) -> Sequence[TaskStatus]:
-        """Return the tasks that a bridge has started; one whose pods differ is pending, and ended if one has ended."""
+        """Return the tasks that bridges have started; one whose pods differ is pending, and ended if one has ended."""
         try:
             return self._read_tasks()
         except ProtocolError as error:
@@ -81,7 +123,7 @@ class KubernetesAdapter:
         for pod in self._items("pods", f"--selector=app={MARK}"):
             annotations = pod.field("metadata").optional("annotations")
             written = annotations.optional(MARK) if annotations is not None else None
-            note = read_note(written.text(100_000)) if written is not None else None
+            note = read_note(written.text(100_000), self.user) if written is not None else None
             if note is None:
                 continue
             name = task_name(note)
@@ -138,7 +180,7 @@ class KubernetesAdapter:
 
 def task_name(note: TaskNote) -> str:
     """Return the name of a task, which is that of its pods without their numbers."""
-    return f"{MARK}-{note.job}-{note.segment}"
+    return f"{MARK}-{note.owner.rpartition('.')[2]}-{note.job}-{note.segment}"
 
 
 def quantity(entry: Entry) -> float:

@@ -48,12 +48,13 @@ class MeasuredLatencies:
 
 
 def measure_latencies(
-    adapter: ClusterAdapter, command: Callable[[Path, int], Sequence[str]], folder: Path, count: int
+    adapter: ClusterAdapter, owner: str, command: Callable[[Path, int], Sequence[str]], folder: Path, count: int
 ) -> MeasuredLatencies:
     """Start, stop and start again some tasks, one after the other, on the nodes in turn.
 
     Args:
         adapter: of the cluster manager.
+        owner: id of the bridge for the notes of these tasks.
         command: returns the command of a task that never ends by itself, from its folder and its segment.
         folder: for the tasks' folders.
         count: the number of tasks.
@@ -70,21 +71,21 @@ def measure_latencies(
         adapter.tasks()
         looks.append(time.time() - ordered)
         ordered = time.time()
-        adapter.start(TaskNote(number, 1, gpus), command(place, 1), place)
+        adapter.start(TaskNote(owner, number, 1, gpus), command(place, 1), place)
         starts.append(_wait(place, 1).began - ordered)
         ordered = time.time()
-        _stop(adapter, number)
-        adapter.start(TaskNote(number, 2, gpus), command(place, 2), place)
+        _stop(adapter, owner, number)
+        adapter.start(TaskNote(owner, number, 2, gpus), command(place, 2), place)
         restarts.append(_wait(place, 2).began - ordered)
         ordered = time.time()
-        _stop(adapter, number)
+        _stop(adapter, owner, number)
         stops.append(_wait(place, 2, running=False).updated - ordered)
     return MeasuredLatencies(starts, stops, restarts, looks)
 
 
-def _stop(adapter: ClusterAdapter, number: int) -> None:
+def _stop(adapter: ClusterAdapter, owner: str, number: int) -> None:
     for task in adapter.tasks():
-        if task.note.job == number and task.state != "ended":
+        if (task.note.owner, task.note.job) == (owner, number) and task.state != "ended":
             adapter.stop(task)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deployment.bridge import LocalScheduler
+from deployment.deciding import LocalScheduler
 from deployment.journal import SHADOWED, Journal
 from deployment.mirror import Mirror
 from deployment.state import ClusterState, JobState

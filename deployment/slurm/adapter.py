@@ -1,6 +1,7 @@
 """Slurm as a `ClusterAdapter`, through its command line tools."""
 
 import os
+import pwd
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -8,9 +9,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus
+from deployment.adapter import (
+    CLAIM_MARK,
+    ActionRefusedError,
+    Claim,
+    ClusterTakenError,
+    NodeStatus,
+    TaskNote,
+    TaskStatus,
+)
 from deployment.reading import ProtocolError
-from deployment.slurm.parsing import read_nodes, read_tasks
+from deployment.slurm.parsing import read_claims, read_nodes, read_tasks
 from envs.types import Seconds, as_line
 
 Listed = TypeVar("Listed")
@@ -40,7 +49,39 @@ class SlurmAdapter:
 
     def tasks(self) -> Sequence[TaskStatus]:
         """Return the tasks that a bridge has started and that wait, run or are about to end."""
-        return self._read(lambda: read_tasks(self.queue()))
+        return self._read(lambda: read_tasks(self.queue(), self.user))
+
+    @property
+    def user(self) -> str:
+        """The user of this process, or the one whose token slurmrestd gets."""
+        return self._environment.get("SLURM_USER_NAME") or pwd.getpwuid(os.getuid()).pw_name
+
+    def claim(self, owner: str) -> None:
+        """Claim the cluster by a task that is held and so never runs; of several claims the oldest counts.
+
+        Users and other machines see it too, and it stays where a bridge is killed.
+        """
+        held = ["--hold", "--nodes=1", "--output=/dev/null", f"--job-name={CLAIM_MARK}", *self._options]
+        own = [each for each in self._claims() if (each.owner, each.user) == (owner, self.user)]
+        if not own:
+            self._run(["sbatch", f"--comment={CLAIM_MARK}/{owner}", *held], "#!/bin/sh\nexit 0\n")
+        first = self._claims()[0]
+        if (first.owner, first.user) != (owner, self.user):
+            self.leave(owner)
+            raise ClusterTakenError(
+                f"the bridge {as_line(first.owner)} has claimed the cluster by the Slurm job {first.name} of the user "
+                f"{as_line(first.user)}; wait until it has ended, go on with it by continued=<its folder>, or, if it "
+                f"is gone for good, scancel {first.name}"
+            )
+
+    def leave(self, owner: str) -> None:
+        """Cancel the task by which a bridge has claimed the cluster."""
+        for each in self._claims():
+            if (each.owner, each.user) == (owner, self.user):
+                self._run(["scancel", each.name])
+
+    def _claims(self) -> Sequence[Claim]:
+        return self._read(lambda: read_claims(self.queue()))
 
     def queue(self) -> str:
         """Return what `squeue --json` prints, with the jobs of everybody.

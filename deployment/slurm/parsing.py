@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from deployment.adapter import NodeStatus, TaskNote, TaskState, TaskStatus, read_note
+from deployment.adapter import Claim, NodeStatus, TaskNote, TaskState, TaskStatus, read_claim, read_note
 from deployment.reading import Entry, ProtocolError, parse_json, quote
 
 GRES = re.compile(r"^gpu(?::(?!\d+(?:\(|$))(?P<type>[^:(]+))?(?::(?P<count>\d+))?(?:\(|$)")  # no count: one
@@ -58,11 +58,12 @@ def read_nodes(text: str, source: str = "sinfo --json") -> list[NodeStatus]:
     return sorted(found, key=lambda each: _natural(each.name))
 
 
-def read_tasks(text: str, source: str = "squeue --json") -> list[TaskStatus]:
-    """Read what `squeue --json` prints: the tasks that a bridge has started. Parts of one task are put together.
+def read_tasks(text: str, user: str, source: str = "squeue --json") -> list[TaskStatus]:
+    """Read what `squeue --json` prints: the tasks that bridges of a user have started, with their parts put together.
 
     Args:
         text: what it has printed.
+        user: anyone may write any note on a task of theirs, so that only those of this user count.
         source: begins messages.
 
     Raises:
@@ -71,8 +72,8 @@ def read_tasks(text: str, source: str = "squeue --json") -> list[TaskStatus]:
     parts: dict[int, list[tuple[TaskNote, TaskState, str]]] = defaultdict(list)
     for job in listed_in(text, source, "jobs"):
         comment = job.optional("comment")
-        note = read_note(comment.text(100_000)) if comment is not None else None
-        if note is None:
+        note = read_note(comment.text(100_000), user) if comment is not None else None
+        if note is None or _submitter(job) != user:
             continue
         together = job.optional("het_job_id")
         first = int(plain_number(together)) if together is not None else 0
@@ -85,6 +86,32 @@ def read_tasks(text: str, source: str = "squeue --json") -> list[TaskStatus]:
         state: TaskState = "ended" if "ended" in states else "pending" if "pending" in states else "running"
         found.append(TaskStatus(str(name), each[0][0], state, each[0][2] if state == "running" else ""))
     return found
+
+
+def read_claims(text: str, source: str = "squeue --json") -> list[Claim]:
+    """Read what `squeue --json` prints: the claims of all users' bridges, the oldest first.
+
+    Args:
+        text: what it has printed.
+        source: begins messages.
+
+    Raises:
+        ProtocolError: it has another form.
+    """
+    found = {}
+    for job in listed_in(text, source, "jobs"):
+        comment = job.optional("comment")
+        number = int(plain_number(job.field("job_id")))
+        claim = read_claim(str(number), comment.text(100_000), _submitter(job)) if comment is not None else None
+        if claim is not None and job_state(job.field("job_state")) != "ended":
+            found[number] = claim
+    return [claim for _, claim in sorted(found.items())]
+
+
+def _submitter(job: Entry) -> str:
+    """Return the user who has submitted a job; empty where Slurm does not know its name."""
+    user = job.optional("user_name")
+    return "" if user is None else user.text()
 
 
 def listed_in(text: str, command: str, field: str) -> Iterator[Entry]:

@@ -57,7 +57,7 @@ class SlurmRestAdapter(SlurmAdapter):
 
     def tasks(self) -> Sequence[TaskStatus]:
         """Return the tasks that a bridge has started and that wait, run or are about to end."""
-        return self._read(lambda: read_tasks(self.queue(), self.address))
+        return self._read(lambda: read_tasks(self.queue(), self.user, self.address))
 
     def queue(self) -> str:
         """Return the jobs of everybody, in the form of `squeue --json`.

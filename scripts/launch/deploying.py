@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,12 @@ import pandas as pd
 from rich.live import Live
 from rich.table import Table
 
-from deployment.bridge import Bridge, LocalScheduler
+from deployment.adapter import ActionRefusedError, name_owner
+from deployment.bridge import Bridge
 from deployment.clock import SteadyClock
 from deployment.comparison import COLUMNS, DeployedResult, compare_plays
+from deployment.deciding import LocalScheduler
+from deployment.journal import CARRIED_OUT, POSTPONED, REFUSED
 from deployment.measuring import MeasuredLatencies, measure_latencies
 from deployment.mirror import Mirror
 from deployment.records import JobRun
@@ -35,6 +39,7 @@ from launch.errors import ChoiceError
 from launch.inputs import build_inputs, build_schedulers, find_workloads
 
 START = "begun.json"
+OWNER = "bridge.txt"  # the id of the bridge that the notes of its tasks have
 
 
 def deploy_run(run: DeploymentRun, folder: Path) -> None:
@@ -50,16 +55,42 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     check_playable(setup)
     adapter = find_adapter(run.rest, find_testbed(Path(run.testbed)).environment if run.testbed else None)
     place = run.continued or folder
-    measured = MeasuredLatencies()
-    if not run.rules.shadow:
-        measured = probe(adapter, place, run.probes)
-        print(f"measured before, mean of {run.probes}, in real time: {measured}", flush=True)
-    results = [
-        play_on_cluster(run, name, actor, setup, workload, adapter, measured, place) for name, actor in actors(run)
-    ]
+    with nullcontext("") if run.rules.shadow else claimed(adapter, place) as owner:
+        measured = MeasuredLatencies()
+        if not run.rules.shadow:
+            measured = probe(adapter, f"{owner}-probes", place, run.probes)
+            print(f"measured before, mean of {run.probes}, in real time: {measured}", flush=True)
+        results = [
+            play_on_cluster(run, name, f"{owner}-{number}", actor, setup, workload, adapter, measured, place)
+            for number, (name, actor) in enumerate(actors(run))
+        ]
     table = compare_table(results)
     wide_console().print(table)
     write_frame(place / "results.csv", list_means(results))
+
+
+@contextmanager
+def claimed(adapter: SlurmAdapter, folder: Path) -> Iterator[str]:
+    """Claim the cluster for the bridge of a run, and give the claim up once no task of it is left.
+
+    So another bridge is refused also while this one is interrupted or killed: its tasks go on.
+
+    Raises:
+        ClusterTakenError: another bridge has the claim.
+        ActionRefusedError: the cluster does not answer.
+    """
+    kept = folder / OWNER
+    if not kept.exists():
+        write_whole(kept, name_owner(adapter.user))
+    owner = kept.read_text(encoding="utf-8").strip()
+    adapter.claim(owner)
+    try:
+        yield owner
+    finally:
+        with suppress(ActionRefusedError):  # then the claim stays, too
+            present = [task for task in adapter.tasks() if task.note.owner.startswith(f"{owner}-")]
+            if all(task.state == "ended" for task in present):
+                adapter.leave(owner)
 
 
 def actors(run: DeploymentRun) -> list[tuple[str, Scheduler]]:
@@ -113,12 +144,12 @@ def sleeper(folder: Path, segment: int, *numbers: float) -> list[str]:
     ]
 
 
-def probe(adapter: SlurmAdapter, folder: Path, count: int) -> MeasuredLatencies:
+def probe(adapter: SlurmAdapter, owner: str, folder: Path, count: int) -> MeasuredLatencies:
     """Measure the latencies of a cluster, or read what was measured when the run began."""
     kept = folder / "latencies.json"
     if not kept.exists():
         found = measure_latencies(
-            adapter, lambda place, k: sleeper(place, k, 1e9, 1.0, 0.0), (folder / "probes").resolve(), count
+            adapter, owner, lambda place, k: sleeper(place, k, 1e9, 1.0, 0.0), (folder / "probes").resolve(), count
         )
         write_whole(kept, json.dumps(vars(found), indent=1))
     return MeasuredLatencies(**json.loads(kept.read_text(encoding="utf-8")))
@@ -127,6 +158,7 @@ def probe(adapter: SlurmAdapter, folder: Path, count: int) -> MeasuredLatencies:
 def play_on_cluster(
     run: DeploymentRun,
     name: str,
+    owner: str,
     actor: Scheduler,
     setup: Setup,
     workload: Workload,
@@ -151,7 +183,7 @@ def play_on_cluster(
     warm_up(actor, setup, workload)
     clock = SteadyClock(scale, find_beginning(place))
     write_whole(place / START, json.dumps({"began": clock.began}))
-    bridge = Bridge(adapter, setup.cluster, list(workload), sleeping(setup, scale), place, run.rules, clock)
+    bridge = Bridge(adapter, owner, setup, list(workload), sleeping(setup, scale), place, run.rules, clock)
     most = int(workload.jobs["max_gpus"].max())
     scheduler = LocalScheduler(
         deepcopy(actor),
@@ -200,15 +232,18 @@ def sleeping(setup: Setup, scale: float) -> Callable[[JobRun], Sequence[str]]:
 
 
 def counts_of(bridge: Bridge) -> dict[str, int]:
-    """Return what happened in a play, by name."""
-    own = {
-        "rounds": bridge.num_rounds,
-        "postponed by the limit": bridge.num_postponed,
-        "segments lost": bridge.num_lost,
-        "looks without an answer": bridge.num_unanswered,
+    """Return what happened in a play, by name, also before the bridge was replaced: the journal has all of it."""
+    counts = bridge.journal.counts
+    named = {
+        "rounds": counts["round decided"],
+        "postponed by the limit": sum(count for name, count in counts.items() if name.endswith(f" {POSTPONED}")),
+        "segments lost": counts[f"lose {CARRIED_OUT}"],
+        "looks without an answer": counts[f"look {REFUSED}"],
+        "reports that are none": counts[f"report {REFUSED}"],
         "unfinished jobs": sum(not run.done for run in bridge.runs),
     }
-    return own | dict(sorted(bridge.journal.counts.items()))
+    actions = ("start", "stop", "stop again", "kill", "release", "decision", "give up")
+    return named | {name: count for name, count in sorted(counts.items()) if name.startswith(actions)}
 
 
 def live_table(name: str, bridge: Bridge) -> Table:

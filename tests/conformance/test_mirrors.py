@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from deployment.bridge import LocalScheduler
+from deployment.deciding import LocalScheduler
 from deployment.mirror import Mirror
 from deployment.state import ClusterState, JobState
 from envs.performance import default_model

@@ -1,15 +1,16 @@
 """The bridge against a cluster in memory that refuses, forgets, loses nodes and jobs, and whose clock jumps."""
 
 import json
-from pathlib import Path
+import os
 
 import numpy as np
 import pytest
 
 from baselines import Fifo, Srtf
 from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus, read_note
-from deployment.bridge import JOURNAL, MOST_LOSSES, Bridge, BridgeRules, LocalScheduler, check_nodes
+from deployment.bridge import JOURNAL, MOST_LOSSES, Bridge, BridgeRules, check_nodes
 from deployment.clock import SteadyClock
+from deployment.deciding import DecisionMaker, LocalScheduler
 from deployment.jobs import (
     DONE,
     RUNNING,
@@ -24,12 +25,14 @@ from deployment.jobs import (
 from deployment.journal import Journal, read_journal
 from deployment.messages import write_placement
 from deployment.mirror import Mirror
+from deployment.state import Decision
 from envs.simulation import Setup
 from envs.types import ClusterError, ClusterSpec, ExecutionPlan, JobSpec, MurmurationError, NodeSpec, Placement
 from tests.conformance.worlds import Curved
 
 CLUSTER = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(3)))
 SETUP = Setup(CLUSTER, Curved())
+OWNER = "me.0f-0"
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +52,14 @@ class Time:
 
 class MemoryCluster:
     """A cluster manager in memory: tasks run at once, and process two samples a second per GPU."""
+
+    user = "me"
+
+    def claim(self, owner):
+        pass
+
+    def leave(self, owner):
+        pass
 
     def __init__(self, time):
         self.time, self.running, self.started = time, {}, []
@@ -145,6 +156,7 @@ class Play:
     def __init__(self, folder, scheduler=Srtf, specs=None, rules=None):
         self.time = Time()
         self.cluster = MemoryCluster(self.time)
+        folder.mkdir(exist_ok=True)
         self.folder, self.scheduler, self.specs = folder, scheduler, specs or jobs()
         self.rules = BridgeRules(
             **{"shadow": False, "actions_per_minute": 1000, "interval": 1.0, "retry": 2.0} | (rules or {})
@@ -154,17 +166,17 @@ class Play:
     def begin(self, began):
         clock = self.time.clock(began)
         self.bridge = Bridge(
-            self.cluster, CLUSTER, self.specs, lambda run: [str(run.spec.work)], self.folder, self.rules, clock
+            self.cluster, OWNER, SETUP, self.specs, lambda run: [str(run.spec.work)], self.folder, self.rules, clock
         )
-        self.asked = LocalScheduler(self.scheduler(), Mirror(SETUP, ["any"]), np.random.default_rng(0))
+        self.asked: DecisionMaker = LocalScheduler(self.scheduler(), Mirror(SETUP, ["any"]), np.random.default_rng(0))
 
     def go(self, steps, event=lambda step: None):
         for step in range(steps):
             event(step)
             try:
                 self.bridge.step(self.asked)
-            except ActionRefusedError:
-                self.bridge.num_unanswered += 1
+            except ActionRefusedError as error:
+                self.bridge.journal.write("refused", "look", why=str(error))
             self.time.steady += 1.0
             if self.bridge.finished:
                 return
@@ -211,11 +223,11 @@ def test_faults_cost_time_but_no_job(tmp_path, fault):
     found = play.check()
     seen = {
         "refused": found.journal.counts["start refused"],
-        "silent": found.num_unanswered,
-        "node": found.num_lost,
-        "hidden": found.num_lost,
+        "silent": found.journal.counts["look refused"],
+        "node": found.journal.counts["lose carried out"],
+        "hidden": found.journal.counts["lose carried out"],
         "clock": 1,
-        "lost": found.num_lost,
+        "lost": found.journal.counts["lose carried out"],
     }
     assert seen[fault] >= 1
     finish = [run.finish_time for run in found.runs]
@@ -254,7 +266,7 @@ def test_a_job_that_gets_further_each_time_is_not_given_up(tmp_path):
             play.cluster.running.clear()
 
     play.go(900, event)
-    assert play.check().num_lost > MOST_LOSSES
+    assert play.check().journal.counts["lose carried out"] > MOST_LOSSES
 
 
 @pytest.mark.parametrize("at", [1, 3, 7, 20])
@@ -290,7 +302,7 @@ def test_an_entry_of_another_version_is_named(tmp_path):
     journal = Journal(tmp_path / JOURNAL)
     journal.write("intended", "start", job=0, segment=1, gpus={"n0": 3}, time=1e9 + 100.0, now=0.0)
     journal.close()
-    with pytest.raises(MurmurationError, match="journal.jsonl: has no placement"):
+    with pytest.raises(MurmurationError, match=r"journal.jsonl: line 1: cannot be followed \(it: has no placement"):
         Play(tmp_path, Fifo, jobs(2))
 
 
@@ -360,10 +372,10 @@ def test_a_job_that_keeps_some_of_its_nodes_goes_on_in_the_same_task(tmp_path):
 def test_an_ended_task_of_an_earlier_play_is_not_taken_for_the_next_segment(tmp_path):
     """Slurm shows them for a while, and probes have numbers too."""
     play = shrinking(tmp_path)
-    play.cluster.earlier = [TaskStatus("1000", TaskNote(0, 2, {"n0": 1}), "ended")]
+    play.cluster.earlier = [TaskStatus("1000", TaskNote(OWNER, 0, 2, {"n0": 1}), "ended")]
     play.go(12)
     (task,) = (each for each in play.cluster.tasks() if each.note.job == 0 and each.state == "running")
-    assert task.note == TaskNote(0, 2, {"n0": 4})
+    assert task.note == TaskNote(OWNER, 0, 2, {"n0": 4})
 
 
 def test_where_nodes_are_not_released_the_job_is_stopped_and_started_again(tmp_path):
@@ -400,7 +412,7 @@ def test_a_release_of_which_the_journal_does_not_know_the_end_is_carried_through
     if last == "nothing":
         (run.folder / "order.json").unlink()
     else:
-        play.cluster.release(task, TaskNote(0, 2, {"n0": 4}))
+        play.cluster.release(task, TaskNote(OWNER, 0, 2, {"n0": 4}))
     if last == "go":
         write_order(run.folder, GoOnOrder(2, ["400.0"], True))
     play.begin(began)
@@ -427,12 +439,105 @@ def test_a_job_that_ends_before_it_stops_for_its_next_start_is_done(monkeypatch,
     assert run.finish_time == pytest.approx(11.0, abs=2.0)
 
 
+class Obeyed:
+    """A scheduler of another program: its second answer is wrong, the others are those of FIFO."""
+
+    def __init__(self, sensible, wrong):
+        self.sensible, self.wrong, self.rounds = sensible, wrong, 0
+
+    def decide(self, state):
+        found = self.sensible.decide(state)
+        self.rounds += 1
+        return self.wrong if self.rounds == 2 else found
+
+
+ILLEGAL = {
+    "too many": Decision({0: Placement({0: 1000})}),
+    "no such job": Decision({99: Placement({0: 1})}),
+    "stop no such job": Decision({99: None}),
+    "not submitted": Decision({3: Placement({0: 1})}),
+    "no such node": Decision({0: Placement({7: 1})}),
+    "fewer than its least": Decision({1: Placement({0: 1})}),
+    "negative": Decision({0: Placement({0: -1})}),
+    "nothing": Decision({0: Placement({})}),
+    "past": Decision({}, 0.5),
+    "NaN": Decision({}, float("nan")),
+}
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_a_decision_that_cannot_be_is_refused_journalled_and_survived(tmp_path, name):
+    specs = [JobSpec(0, 0.0, 2, 100.0, "any"), JobSpec(1, 3.0, 3, 100.0, "any"), JobSpec(2, 4.0, 2, 50.0, "any")]
+    specs.append(JobSpec(3, 60.0, 2, 50.0, "any"))
+    play = Play(tmp_path, Fifo, specs)
+    play.asked = Obeyed(play.asked, ILLEGAL[name])
+    play.go(300)
+    bridge = play.check()
+    refused = [line for line in read_journal(tmp_path / JOURNAL) if line["action"] == "decision"]
+    assert len(refused) == 1
+    assert refused[0]["why"].isprintable()
+    assert bridge.journal.counts["decision refused"] == 1
+
+
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, json.dumps({"segment": 99}), "pipe"])
+def test_a_job_with_a_bad_report_is_journalled_once_and_harms_no_other(monkeypatch, tmp_path, content):
+    play = Play(tmp_path, Fifo, jobs(3))
+    place, work = tmp_path / "jobs" / "0" / "progress.json", play.cluster.work
+
+    def spoil():
+        work()
+        if play.bridge.runs[0].segment:
+            place.unlink(missing_ok=True)
+            if content == "pipe":
+                os.mkfifo(place)
+            else:
+                place.write_text(content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(play.cluster, "work", spoil)
+        play.go(120)
+    assert [run.done for run in play.bridge.runs] == [False, True, True]
+    assert play.bridge.journal.counts["report refused"] == 1
+    play.go(300)
+    assert play.bridge.finished
+
+
+@pytest.mark.parametrize("fault", ["refused", "silent", "node", "lost", "preempted"])
+def test_counters_and_records_of_a_replaced_bridge_are_those_of_one_that_was_never_replaced(tmp_path, fault):
+    """All counters come from the journal, and so does what a scheduler sees of a job besides its report."""
+    plays = [Play(tmp_path / name, Srtf, jobs(6)) for name in ("whole", "replaced")]
+    for play in plays:
+
+        def event(step, play=play):
+            cluster = play.cluster
+            cluster.refuse = 1 if (fault, step) == ("refused", 2) else cluster.refuse
+            cluster.silent = 1 if (fault, step) == ("silent", 4) else cluster.silent
+            cluster.down = {1} if fault == "node" and 10 <= step < 20 else set()
+            if (fault, step) == ("lost", 12) and cluster.running:
+                cluster.running.pop(next(iter(cluster.running)))
+            if play is plays[1] and step in (9, 21):
+                play.bridge.journal.close()
+                play.begin(play.bridge.clock.began)
+
+        play.go(400, event)
+    whole, replaced = (play.check() for play in plays)
+    rounds = [each.journal.counts.pop("round decided") for each in (whole, replaced)]
+    assert rounds[0] <= rounds[1] <= rounds[0] + 2  # a bridge begins with a round
+    assert whole.journal.counts == replaced.journal.counts
+    for one, other in zip(whole.runs, replaced.runs, strict=True):
+        for name in ("segment", "num_restarts", "num_preemptions", "num_interruptions"):
+            assert getattr(one, name) == getattr(other, name), name
+        for name in ("start_time", "finish_time", "service"):  # nodes are looked at now and then, and at the beginning
+            assert getattr(one, name) == pytest.approx(getattr(other, name), abs=10.0 if fault == "node" else 1e-6)
+        assert vars(one.latencies) == pytest.approx(vars(other.latencies))
+
+
 def test_in_shadow_mode_nothing_is_touched(tmp_path):
     play = Play(tmp_path, rules={"shadow": True})
     play.go(30)
     assert play.cluster.started == []
     phases = {line["phase"] for line in read_journal(tmp_path / JOURNAL)}
-    assert phases == {"shadowed"}
+    assert phases == {"shadowed", "decided"}
 
 
 def test_shadow_mode_is_the_default():
@@ -443,7 +548,7 @@ def test_actions_are_limited_and_the_rest_comes_later(tmp_path):
     play = Play(tmp_path, Fifo, rules={"actions_per_minute": 2})
     play.go(61)
     assert len(play.cluster.started) <= 4
-    assert play.bridge.num_postponed > 0
+    assert play.bridge.journal.counts["start postponed"] > 0
     play.go(900)
     play.check()
 
@@ -460,14 +565,24 @@ def test_other_nodes_than_the_schedulers_are_refused():
 
 def test_a_damaged_journal_is_named_with_its_line(tmp_path):
     path = tmp_path / JOURNAL
-    path.write_text(json.dumps({"phase": "intended"}) + "\n{]\n")
+    path.write_text(json.dumps({"phase": "intended", "action": "start"}) + "\n{]\n")
     with pytest.raises(MurmurationError, match=r"journal.jsonl: line 2: is no JSON"):
         list(read_journal(path))
 
 
 def test_notes_of_tasks_are_read_again_and_others_are_ignored():
-    note = TaskNote(3, 2, {"n0": 4, "n1": 1})
-    assert read_note(note.write()) == note
-    for other in ("", "murmuration", "murmuration/a/1/n0=1", "murmuration/1/1/n0", "mine/1/1/n0=1"):
-        assert read_note(other) is None
-    assert Path(note.write()).parts[0] == "murmuration"
+    note = TaskNote("me.0f-0", 3, 2, {"n0": 4, "n1": 1})
+    assert note.write() == "murmuration/me.0f-0/3/2/n0=4,n1=1"
+    assert read_note(note.write(), "me") == note
+    assert read_note(note.write(), "you") is None
+    for other in (
+        "",
+        "murmuration",
+        "a/1/n0=1",
+        "me.0f/1/1/n0",
+        "me.0f/1/1/n0=0",
+        "me.0f/-1/1/n0=1",
+        "me.0f/1/1/n0=1025",
+    ):
+        assert read_note(f"murmuration/{other}", "me") is None
+    assert read_note(f"murmuration/me.0f/1/{'1' * 5000}/n0=1", "me") is None

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus
+from deployment.adapter import ActionRefusedError, ClusterTakenError, NodeStatus, TaskNote, TaskStatus
 from deployment.kubernetes import KubernetesAdapter
 
-NOTE = TaskNote(3, 2, {"a": 4, "b": 2})
+NOTE = TaskNote("murmuration.1f", 3, 2, {"a": 4, "b": 2})
 
 
 def node(name, **spec):
@@ -48,13 +48,13 @@ def test_nodes_are_read():
 )
 def test_the_pods_of_a_gang_are_one_task(phases, state):
     answers = Answers({"pods": [*map(pod, phases), pod("Running", None)]})
-    assert KubernetesAdapter("image", kubectl=answers).tasks() == [TaskStatus("murmuration-3-2", NOTE, state)]
+    assert KubernetesAdapter("image", kubectl=answers).tasks() == [TaskStatus("murmuration-1f-3-2", NOTE, state)]
 
 
 def test_a_task_is_started_on_its_nodes_and_stopped_with_grace_or_at_once(tmp_path):
     answers = Answers()
     adapter = KubernetesAdapter("image", 12.0, answers)
-    assert adapter.start(NOTE, ["train"], tmp_path) == "murmuration-3-2"
+    assert adapter.start(NOTE, ["train"], tmp_path) == "murmuration-1f-3-2"
     pods = json.loads(answers.asked[0][1])["items"]
     limits = [each["spec"]["containers"][0]["resources"]["limits"] for each in pods]
     assert [(each["spec"]["nodeName"], limit) for each, limit in zip(pods, limits, strict=True)] == [
@@ -62,7 +62,7 @@ def test_a_task_is_started_on_its_nodes_and_stopped_with_grace_or_at_once(tmp_pa
         ("b", {"nvidia.com/gpu": 2}),
     ]
     assert {each["spec"]["terminationGracePeriodSeconds"] for each in pods} == {12}
-    task = TaskStatus("murmuration-3-2", NOTE, "running")
+    task = TaskStatus("murmuration-1f-3-2", NOTE, "running")
     adapter.stop(task)
     adapter.stop(task, kill=True)
     assert "--force" not in answers.asked[1][0]
@@ -75,3 +75,26 @@ def test_a_damaged_answer_is_refused(capacity):
     damaged["status"]["capacity"] = capacity
     with pytest.raises(ActionRefusedError, match="kubectl get nodes.items"):
         KubernetesAdapter("image", kubectl=Answers({"nodes": [damaged]})).nodes()
+
+
+def test_a_second_bridge_is_refused():
+    held: dict[str, str] = {}
+
+    def kubectl(words, given):
+        if words[0] == "create":
+            if held:
+                raise ActionRefusedError("AlreadyExists")
+            held["owner"] = words[-1].partition("=")[2].partition("=")[2]
+        elif words[0] == "delete":
+            held.clear()
+        return json.dumps({"data": held}) if words[0] == "get" and held else ""
+
+    adapter = KubernetesAdapter("image", kubectl=kubectl)
+    adapter.claim("me.1")
+    adapter.claim("me.1")  # the same bridge, continued
+    with pytest.raises(ClusterTakenError, match=r"the bridge me\.1 has claimed"):
+        adapter.claim("me.2")
+    adapter.leave("me.2")
+    assert held
+    adapter.leave("me.1")
+    adapter.claim("me.2")

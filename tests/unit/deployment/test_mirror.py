@@ -7,7 +7,7 @@ import pytest
 
 from baselines import Srtf, Starling
 from baselines.parts.group_history import GroupHistory
-from deployment.bridge import LocalScheduler
+from deployment.deciding import LocalScheduler
 from deployment.mirror import Mirror, Watched
 from deployment.state import ClusterState, JobState
 from envs.performance import default_model

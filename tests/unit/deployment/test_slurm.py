@@ -11,12 +11,13 @@ import pytest
 from deployment.adapter import ActionRefusedError, TaskNote, TaskStatus
 from deployment.jobs import DONE, RUNNING, STOPPED, GoOnOrder, read_report, write_order
 from deployment.slurm.adapter import SlurmAdapter
-from deployment.slurm.parsing import read_nodes, read_tasks
+from deployment.slurm.parsing import read_claims, read_nodes, read_tasks
 from deployment.slurm.rest import SlurmRestAdapter, find_adapter
 from envs.types import MurmurationError
 from tests.unit.deployment.test_jobs import ROOT, wait_for
 
 RECORDED = Path(__file__).parent / "recorded"
+OWNER = "root.0f-0"
 
 
 def test_recorded_nodes_are_read():
@@ -27,10 +28,10 @@ def test_recorded_nodes_are_read():
 
 
 def test_recorded_tasks_are_read_and_parts_of_an_uneven_gang_are_one_task():
-    tasks = read_tasks((RECORDED / "squeue_22_05.json").read_text())
+    tasks = read_tasks((RECORDED / "squeue_22_05.json").read_text(), "root")
     assert tasks == [
-        TaskStatus("1", TaskNote(0, 1, {"n0": 2}), "ended"),
-        TaskStatus("2", TaskNote(0, 2, {"n0": 4, "n1": 1, "n2": 1}), "running"),
+        TaskStatus("1", TaskNote(OWNER, 0, 1, {"n0": 2}), "ended"),
+        TaskStatus("2", TaskNote(OWNER, 0, 2, {"n0": 4, "n1": 1, "n2": 1}), "running"),
     ]
 
 
@@ -38,17 +39,19 @@ def test_newer_forms_of_numbers_and_states_are_read():
     number = {"set": True, "infinite": False, "number": 7}
     job = {
         "job_id": number,
-        "comment": "murmuration/1/1/n0=2",
+        "comment": "murmuration/root.0f-0/1/1/n0=2",
+        "user_name": "root",
         "job_state": ["RUNNING", "COMPLETING"],
         "het_job_id": {**number, "number": 0},
     }
-    assert read_tasks(json.dumps({"jobs": [job, {"job_id": 8, "comment": "", "job_state": "RUNNING"}]})) == [
-        TaskStatus("7", TaskNote(1, 1, {"n0": 2}), "ended")
+    other = {"job_id": 8, "comment": "", "job_state": "RUNNING"}
+    assert read_tasks(json.dumps({"jobs": [job, other]}), "root") == [
+        TaskStatus("7", TaskNote(OWNER, 1, 1, {"n0": 2}), "ended")
     ]
     alone = job | {"job_state": "RUNNING", "batch_host": "n0"}
     gang = alone | {"het_job_id": 7, "job_id": 7}
-    assert [task.first_node for task in read_tasks(json.dumps({"jobs": [alone]}))] == ["n0"]
-    assert [task.first_node for task in read_tasks(json.dumps({"jobs": [gang]}))] == [""]  # Slurm would refuse
+    assert [task.first_node for task in read_tasks(json.dumps({"jobs": [alone]}), "root")] == ["n0"]
+    assert [task.first_node for task in read_tasks(json.dumps({"jobs": [gang]}), "root")] == [""]  # Slurm would refuse
     node = {
         "name": "a10",
         "gres": "gpu:a100:4(S:0-1),gpu:t4:2",
@@ -65,12 +68,23 @@ def test_newer_forms_of_numbers_and_states_are_read():
     ]
 
 
+def test_a_note_that_another_user_has_written_is_no_task_of_ours():
+    """Anyone may give a job any comment; a bridge that runs as root would stop it."""
+    job = {"job_id": 7, "comment": f"murmuration/{OWNER}/0/1/n0=2", "job_state": "RUNNING", "user_name": "root"}
+    forged = [job | {"job_id": 8, "user_name": name} for name in ("mallory", "", None)]
+    forged += [job | {"job_id": 9, "comment": "murmuration/mallory.0f-0/0/1/n0=2", "user_name": "mallory"}]
+    assert [task.name for task in read_tasks(json.dumps({"jobs": [*forged, job]}), "root")] == ["7"]
+    claims = [each | {"comment": "murmuration-bridge/root.0f", "job_state": "PENDING"} for each in (forged[0], job)]
+    found = read_claims(json.dumps({"jobs": [*claims, claims[0] | {"job_id": 1, "job_state": "CANCELLED"}]}))
+    assert [(each.name, each.user) for each in found] == [("7", "root"), ("8", "mallory")]
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"jobs": 3}', '{"jobs": [{"comment": "murmuration/0/1/n0=1"}]}', "\x1b[2J"]
+    "text", ["", "{}", '{"jobs": 3}', '{"jobs": [{"comment": "murmuration/root.0f-0/0/1/n0=1"}]}', "\x1b[2J"]
 )
 def test_damaged_output_is_refused_in_one_line(text):
     with pytest.raises(MurmurationError, match="squeue --json") as raised:
-        read_tasks(text)
+        read_tasks(text, "root")
     assert str(raised.value).isprintable()
 
 
@@ -79,7 +93,7 @@ def test_an_empty_list_beside_an_error_is_no_empty_queue():
     text = json.dumps(
         {"errors": [{"error": "Unable to contact slurm controller", "errno": 1007}], "jobs": [], "nodes": []}
     )
-    for read in (read_tasks, read_nodes):
+    for read in (lambda text: read_tasks(text, "root"), read_claims, read_nodes):
         with pytest.raises(MurmurationError, match="Slurm reports .*Unable to contact"):
             read(text)
 
@@ -98,7 +112,7 @@ def test_a_command_that_is_missing_or_fails_is_a_refusal(monkeypatch, tmp_path):
 
 def test_a_signal_to_a_task_that_ends_at_that_instant_is_no_refusal_but_a_crash_of_scancel_is(monkeypatch, tmp_path):
     """Slurm prints no error about a job that has ended between scancel's look and its signal, and fails."""
-    task = TaskStatus("4", TaskNote(0, 1, {"n0": 1}), "running")
+    task = TaskStatus("4", TaskNote(OWNER, 0, 1, {"n0": 1}), "running")
     script = tmp_path / "scancel"
     script.write_text("#!/bin/sh\nexit 1\n")
     script.chmod(0o755)
@@ -192,7 +206,7 @@ def test_errors_of_the_rest_daemon_are_refusals_in_one_line():
     error = json.dumps({"errors": [{"description": "unable to kill: Access denied", "error_number": 2002}]})
     gone = json.dumps({"errors": [{"description": "Invalid job id specified", "error_number": 2017}]})
     answers = OFFERED | {"/slurm/v0.0.38/job/1": (500, error), "/slurm/v0.0.38/job/2": (500, gone)}
-    task = TaskStatus("1", TaskNote(0, 1, {"n0": 1}), "running")
+    task = TaskStatus("1", TaskNote(OWNER, 0, 1, {"n0": 1}), "running")
     with Daemon(answers) as daemon:
         adapter = SlurmRestAdapter(daemon.address)
         with pytest.raises(ActionRefusedError, match="500 unable to kill: Access denied"):
@@ -220,23 +234,23 @@ def test_an_address_of_another_form_is_refused(address):
 def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed, tmp_path):
     adapter = SlurmAdapter(testbed.environment)
     assert [(node.name, node.num_gpus, node.up) for node in adapter.nodes()] == [(f"n{i}", 4, True) for i in range(3)]
-    first = TaskNote(0, 1, {"n0": 2})
+    first = TaskNote(OWNER, 0, 1, {"n0": 2})
     adapter.start(first, sleeper(tmp_path, 1, 1e6), tmp_path)
     reported(tmp_path, 1, RUNNING)
     (task,) = adapter.tasks()
     assert (task.note, task.state) == (first, "running")
     adapter.stop(task)
-    second = TaskNote(0, 2, {"n0": 4, "n1": 1, "n2": 1})
+    second = TaskNote(OWNER, 0, 2, {"n0": 4, "n1": 1, "n2": 1})
     adapter.start(second, sleeper(tmp_path, 2, 3.0), tmp_path)  # an uneven gang
     reported(tmp_path, 2, DONE)
     adapter.stop(task)  # it has ended long since: no error
     adapter.stop(task, kill=True)
     with pytest.raises(ActionRefusedError, match="sbatch: .*Invalid node name"):
-        adapter.start(TaskNote(1, 1, {"n9": 1}), ["true"], tmp_path)
+        adapter.start(TaskNote(OWNER, 1, 1, {"n9": 1}), ["true"], tmp_path)
 
     other = tmp_path / "other"
     other.mkdir()
-    adapter.start(TaskNote(2, 1, {"n2": 4}), sleeper(other, 1, 1e6), other)
+    adapter.start(TaskNote(OWNER, 2, 1, {"n2": 4}), sleeper(other, 1, 1e6), other)
     reported(other, 1, RUNNING)
     testbed.end_daemon("slurmctld")
     with pytest.raises(ActionRefusedError):
@@ -257,22 +271,22 @@ def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed,
 
 def test_a_running_job_releases_a_node_on_a_real_slurm_and_another_one_gets_it(testbed, tmp_path):
     adapter = SlurmAdapter(testbed.environment)
-    first = TaskNote(4, 1, {"n0": 4, "n1": 4})
+    first = TaskNote(OWNER, 4, 1, {"n0": 4, "n1": 4})
     adapter.start(first, sleeper(tmp_path, 1, 1e6), tmp_path)
     reported(tmp_path, 1, RUNNING)
     (task,) = (each for each in adapter.tasks() if each.note.job == 4)
     assert task.first_node == "n0"
     with pytest.raises(ActionRefusedError, match="scontrol: "):
-        adapter.release(task, TaskNote(4, 2, {"n9": 4}))
+        adapter.release(task, TaskNote(OWNER, 4, 2, {"n9": 4}))
     write_order(tmp_path, GoOnOrder(2, sleeper(tmp_path, 2, 1e6), released=False))
     reported(tmp_path, 1, STOPPED)
-    second = TaskNote(4, 2, {"n0": 4})
+    second = TaskNote(OWNER, 4, 2, {"n0": 4})
     adapter.release(task, second)
     write_order(tmp_path, GoOnOrder(2, sleeper(tmp_path, 2, 1e6), released=True))
     reported(tmp_path, 2, RUNNING)
     other = tmp_path / "other"
     other.mkdir()
-    adapter.start(TaskNote(5, 1, {"n1": 4}), sleeper(other, 1, 2.0), other)
+    adapter.start(TaskNote(OWNER, 5, 1, {"n1": 4}), sleeper(other, 1, 2.0), other)
     reported(other, 1, DONE)
     (task,) = (each for each in adapter.tasks() if each.note.job == 4)
     assert (task.note, task.state) == (second, "running")
@@ -286,7 +300,7 @@ def test_the_rest_daemon_of_a_real_slurm_shows_and_stops_what_sbatch_has_started
     adapter, plain = find_adapter(testbed.rest, testbed.environment), find_adapter("", testbed.environment)
     assert isinstance(adapter, SlurmRestAdapter)
     assert not isinstance(plain, SlurmRestAdapter)
-    note = TaskNote(7, 1, {"n0": 4, "n1": 1})
+    note = TaskNote(OWNER, 7, 1, {"n0": 4, "n1": 1})
     adapter.start(note, sleeper(tmp_path, 1, 1e6), tmp_path)
     reported(tmp_path, 1, RUNNING)
     (task,) = (each for each in adapter.tasks() if each.note.job == 7)

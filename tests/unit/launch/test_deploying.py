@@ -8,8 +8,9 @@ import pytest
 from baselines import Srtf, Starling
 from baselines.parts.group_history import GroupHistory
 from deployment.adapter import ActionRefusedError, NodeStatus, TaskStatus
-from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler
+from deployment.bridge import JOURNAL, Bridge, BridgeRules
 from deployment.clock import SteadyClock
+from deployment.deciding import LocalScheduler
 from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, read_report, write_progress
 from deployment.journal import read_journal
 from deployment.mirror import Mirror
@@ -38,6 +39,14 @@ def _no_waiting_for_the_disk(monkeypatch):
 
 class IdealCluster:
     """A cluster manager without latencies, whose tasks are sleepers in steps of its own time."""
+
+    user = "me"
+
+    def claim(self, owner):
+        pass
+
+    def leave(self, owner):
+        pass
 
     def __init__(self):
         self.time, self.tasks_of, self.started = 1e9, {}, 0
@@ -102,7 +111,7 @@ def test_without_latencies_a_bridge_plays_the_schedule_of_the_simulator(schedule
     clock = SteadyClock(SCALE, None, wall=lambda: cluster.time, steady=lambda: cluster.time - began)
     known = setup is SETUP
     rules = BridgeRules(False, SCALE, actions_per_minute=10**6, interval=LATE, retry=LATE, knows_work=known)
-    bridge = Bridge(cluster, CLUSTER, list(workload), sleeping(setup, SCALE), tmp_path, rules, clock)
+    bridge = Bridge(cluster, "me.0f-0", setup, list(workload), sleeping(setup, SCALE), tmp_path, rules, clock)
     mirror = Mirror(setup, workload.models, workload.tenants, int(workload.jobs["max_gpus"].max()))
     asked = LocalScheduler(actor, mirror, Simulator(workload, setup, 0).rng)
     while not bridge.finished:

@@ -4,9 +4,10 @@ import sys
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from baselines import Srtf
-from deployment.adapter import ActionRefusedError
+from deployment.adapter import ActionRefusedError, ClusterTakenError, TaskNote
 from deployment.bridge import JOURNAL, Bridge, BridgeRules
 from deployment.clock import SteadyClock
 from deployment.deciding import LocalScheduler
@@ -15,6 +16,7 @@ from deployment.mirror import Mirror
 from deployment.slurm.adapter import SlurmAdapter
 from envs.simulation import Setup
 from envs.types import ClusterSpec, JobSpec, NodeSpec
+from launch.deploying import claimed
 from tests.conformance.worlds import Curved
 from tests.unit.deployment.test_jobs import ROOT, wait_for
 
@@ -30,8 +32,8 @@ def sleeper(run):
     return [*map(str, words), str(run.spec.work), str(SCALE * run.placement.num_gpus**0.8), "0.0"]
 
 
-def begin(adapter, folder, clock):
-    bridge = Bridge(adapter, OWNER, SETUP, JOBS, sleeper, folder, RULES, clock)
+def begin(adapter, folder, clock, owner=OWNER):
+    bridge = Bridge(adapter, owner, SETUP, JOBS, sleeper, folder, RULES, clock)
     return bridge, LocalScheduler(Srtf(), Mirror(SETUP, ["any"]), np.random.default_rng(0))
 
 
@@ -73,3 +75,48 @@ def test_no_job_is_lost_or_runs_twice_whatever_crashes(testbed, tmp_path):
     assert max(carried.values()) <= 2  # intended, and carried out or refused
     assert all(run.progress.work_done == run.spec.work for run in bridge.runs)
     print(dict(phases), dict(unanswered))
+
+
+def test_a_second_bridge_is_refused_until_the_first_has_left(testbed, tmp_path):
+    adapter = SlurmAdapter(testbed.environment)
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    with claimed(adapter, folders[0]) as owner:
+        with pytest.raises(ClusterTakenError, match=rf"the bridge {owner} has claimed .* scancel \d+$"):
+            claimed(adapter, folders[1]).__enter__()
+        with claimed(adapter, folders[0]) as again:  # it was killed, and is continued
+            assert again == owner
+        place = tmp_path / "job"
+        place.mkdir()
+        adapter.claim(owner)
+        note = TaskNote(f"{owner}-0", 0, 1, {"n0": 1})
+        adapter.start(note, ["sleep", "1000"], place)
+    with pytest.raises(ClusterTakenError):  # interrupted: its task goes on
+        claimed(adapter, folders[1]).__enter__()
+    with claimed(adapter, folders[0]):
+        (task,) = (each for each in adapter.tasks() if each.note == note)
+        adapter.stop(task, kill=True)
+        wait_for(lambda: all(each.state == "ended" for each in adapter.tasks() if each.note == note))
+    with claimed(adapter, folders[1]):
+        pass
+
+
+def test_bridges_that_miss_each_others_claims_leave_each_others_tasks_alone(testbed, tmp_path):
+    """So do two that a manager of two users shows to each other: each stops and counts its own tasks only."""
+    adapter = SlurmAdapter(testbed.environment)
+    plays = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        plays.append(begin(adapter, tmp_path / name, SteadyClock(SCALE), f"root.{name}-0"))
+
+    def step():
+        for bridge, scheduler in plays:
+            bridge.step(scheduler)
+        return all(bridge.finished for bridge, _ in plays)
+
+    wait_for(step)
+    for bridge, _ in plays:
+        assert all(run.progress.work_done == run.spec.work for run in bridge.runs)
+        assert bridge.journal.counts["lose carried out"] == 0
+        assert not any(name.startswith(("stop again", "kill", "give up")) for name in bridge.journal.counts)

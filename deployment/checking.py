@@ -1,13 +1,67 @@
-"""Checks of what a scheduler has decided, before anything is done."""
+"""Checks of what a cluster reports, before it is believed, and of what a scheduler decides, before it is done."""
+
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from deployment.reading import quote
-from deployment.state import Decision
+from deployment.state import ClusterState, Decision
 from envs.simulation import SimulationView, Snapshot
-from envs.types import AllocationError, MurmurationError
+from envs.types import AllocationError, ClusterSpec, JobId, JobSpec, MurmurationError
 
 MOST = 2**31  # a job, a node or a number of GPUs beyond it is none
+
+
+def check_known(job: JobId, submitted: int) -> None:
+    """Check that a job was submitted.
+
+    Raises:
+        MurmurationError: it was not.
+    """
+    if not 0 <= job < submitted:
+        raise MurmurationError(f"job {job}: was not submitted; jobs are 0 to {submitted - 1}")
+
+
+def check_state(state: ClusterState, cluster: ClusterSpec, jobs: Sequence[JobSpec], done: Sequence[bool]) -> None:
+    """Check the jobs and nodes of a state, and that each placement exists, before their numbers index anything.
+
+    Whether all placements fit on the cluster together is left to the engine.
+
+    Args:
+        state: the state.
+        cluster: the nodes.
+        jobs: all jobs that were submitted.
+        done: which of them are completed.
+
+    Raises:
+        MurmurationError: a job is unknown, is there twice, is both open and done or neither, or a node does not exist.
+        AllocationError: a placement has more GPUs than a node, or a number outside of the job's range.
+    """
+    when = f"at t = {state.time:g} s"
+    seen = {each.job for each in state.jobs}
+    for job in (job for job, over in enumerate(done) if not over and job not in seen):
+        raise MurmurationError(f"job {job}: has no state {when} and is not completed either")
+    if len(seen) < len(state.jobs):
+        twice = Counter(each.job for each in state.jobs).most_common(1)[0][0]
+        raise MurmurationError(f"job {twice}: has several states {when}; send one")
+    for node in sorted({*state.down, *(node for each in state.jobs if each.placement for node in each.placement.gpus)}):
+        if not 0 <= node < cluster.num_nodes:
+            raise MurmurationError(f"node {node} does not exist; nodes are 0 to {cluster.num_nodes - 1}")
+    for each in state.jobs:
+        check_known(each.job, len(jobs))
+        if done[each.job]:
+            raise MurmurationError(f"job {each.job}: is completed, and has a state {when} all the same")
+        spec, gpus = jobs[each.job], each.placement.gpus if each.placement else {}
+        for node, count in gpus.items():
+            most = cluster.nodes[node].num_gpus
+            if not 1 <= count <= most:
+                raise AllocationError(f"job {each.job}: holds {count} GPUs on node {node} {when}, which has {most}")
+        if gpus and not spec.min_gpus <= sum(gpus.values()) <= spec.max_gpus:
+            raise AllocationError(
+                f"job {each.job}: holds {sum(gpus.values())} GPUs {when}; its range is {spec.min_gpus} to "
+                f"{spec.max_gpus}"
+            )
 
 
 def check_decision(decision: Decision, trial: Snapshot) -> None:

@@ -19,6 +19,10 @@ from envs.types import LATEST_SUBMISSION, MAX_NODES, ClusterSpec, ExecutionPlan,
 VERSION = 1
 MOST_JOBS = 10_000_000
 MOST_GPUS = 1_000_000
+MOST_SLOTS = 2**20  # nodes times the GPUs of the largest one: so many the engine keeps room for
+MOST_TYPES = 100  # of GPUs
+MOST_NAMES = 10_000  # of models, and of tenants
+LARGEST = 1e30  # of all amounts: sums and products of them stay finite
 NODE_FIELDS = tuple(field.name for field in fields(NodeSpec))
 JOB_FIELDS = tuple(field.name for field in fields(JobSpec) if field.name != "id")
 PLACEMENT_FIELDS = ("gpus", "cpus", "memory", "plan", "batch_size", "beside")
@@ -102,13 +106,13 @@ def write_round(state: ClusterState) -> bytes:
 def write_decision(now: float, decision: Decision) -> bytes:
     """Return the line of an answer: EXECUTE_JOB, STOP_JOB and CALL_ME_LATER."""
     events: list[tuple[str, dict[str, Any]]] = [
-        ("EXECUTE_JOB", {"job_id": job, "placement": write_placement(placement)})
+        ("EXECUTE_JOB", {"job_id": int(job), "placement": write_placement(placement)})
         if placement
-        else ("STOP_JOB", {"job_id": job})
+        else ("STOP_JOB", {"job_id": int(job)})
         for job, placement in decision.placements.items()
     ]
     if decision.next_decision < math.inf:
-        events.append(("CALL_ME_LATER", {"timestamp": decision.next_decision}))
+        events.append(("CALL_ME_LATER", {"timestamp": float(decision.next_decision)}))
     return _message(now, *events)
 
 
@@ -133,13 +137,15 @@ def write_placement(placement: Placement) -> dict[str, Any]:
     """Return a placement as JSON values, by node number; see `read_placement`."""
     amounts = {name: getattr(placement, name) for name in ("gpus", "cpus", "memory")}
     data: dict[str, Any] = {
-        name: {str(n): x for n, x in found.items()} for name, found in amounts.items() if found is not None
+        name: {str(int(n)): (int if name == "gpus" else float)(x) for n, x in found.items()}  # NumPy's have no JSON
+        for name, found in amounts.items()
+        if found is not None
     }
     if placement.plan is not None:
         data["plan"] = asdict(placement.plan)
     for name in ("batch_size", "beside"):
         if getattr(placement, name) is not None:
-            data[name] = getattr(placement, name)
+            data[name] = int(getattr(placement, name))
     return data
 
 
@@ -176,9 +182,15 @@ def read_beginning(data: Entry) -> Beginning:
     """
     data.only("name", "nodes", "models", "tenants", "most_gpus", "random_state")
     nodes = tuple(_read_node(each) for each in data.field("nodes").items(MAX_NODES))
+    slots, types = len(nodes) * max((node.num_gpus for node in nodes), default=0), {node.gpu_type for node in nodes}
+    if slots > MOST_SLOTS or len(types) > MOST_TYPES:
+        raise ProtocolError(
+            f"{data.place}: {len(nodes):,} nodes of {len(types)} GPU types have room for {slots:,} GPUs if all are as "
+            f"large as the largest one; at most {MOST_SLOTS:,} and {MOST_TYPES} GPU types are answered"
+        )
     name = data.optional("name")
     known = {
-        key: tuple(each.text() for each in entry.items(100_000)) if (entry := data.optional(key)) else ()
+        key: tuple(each.text() for each in entry.items(MOST_NAMES)) if (entry := data.optional(key)) else ()
         for key in ("models", "tenants")
     }
     most, random = data.optional("most_gpus"), data.optional("random_state")
@@ -204,7 +216,7 @@ def _read_state_word(entry: Entry) -> int:
 def _read_node(entry: Entry) -> NodeSpec:
     entry.only(*NODE_FIELDS)
     amounts = {
-        name: found.number()
+        name: found.number(most=LARGEST)
         for name in ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth")
         if (found := entry.optional(name))
     }
@@ -238,9 +250,9 @@ def read_round(now: float, events: list[tuple[str, Entry]]) -> ClusterState:
         elif name == "JOB_COMPLETED":
             data.only("job_id", "attained_service", "work")
             job, service = data.field("job_id").whole(0, MOST_JOBS), data.optional("attained_service")
-            completed[job] = 0.0 if service is None else service.number()
+            completed[job] = 0.0 if service is None else service.number(most=LARGEST)
             if work := data.optional("work"):
-                completed_work[job] = work.number()
+                completed_work[job] = work.number(most=LARGEST)
         else:
             raise ProtocolError(
                 f"{data.place}: event type {name!r}; types are JOB_SUBMITTED, JOB_COMPLETED, REQUESTED_CALL"
@@ -276,7 +288,7 @@ def _read_job(job: int, entry: Entry) -> JobSpec:
         job,
         entry.field("submit_time").number(most=LATEST_SUBMISSION),
         entry.field("num_gpus").whole(1, MOST_GPUS),
-        math.nan if work is None else work.number(),
+        math.nan if work is None else work.number(most=LARGEST),
         entry.field("model").text(),
         **values,
     )
@@ -285,14 +297,14 @@ def _read_job(job: int, entry: Entry) -> JobSpec:
 def _read_state(entry: Entry) -> JobState:
     entry.only(*STATE_FIELDS)
     placement, likely = entry.optional("placement"), entry.optional("likely_work")
-    numbers: dict[str, Any] = {name: found.number() for name in AMOUNTS if (found := entry.optional(name))}
+    numbers: dict[str, Any] = {name: found.number(most=LARGEST) for name in AMOUNTS if (found := entry.optional(name))}
     counts = {name: found.whole(0, 2**31 - 1) for name in COUNTS if (found := entry.optional(name))}
     service = entry.optional("attained_service")
     return JobState(
         entry.field("job_id").whole(0, MOST_JOBS),
         None if placement is None else read_placement(placement),
-        0.0 if service is None else service.number(),
-        likely_work=() if likely is None else tuple(each.number() for each in likely.items(1000)),
+        0.0 if service is None else service.number(most=LARGEST),
+        likely_work=() if likely is None else tuple(each.number(most=LARGEST) for each in likely.items(1000)),
         **numbers,
         **counts,
     )
@@ -309,7 +321,7 @@ def read_placement(entry: Entry) -> Placement:
     if not gpus:
         raise entry.refuse("a placement with at least one GPU")
     amounts: dict[str, Mapping[int, float]] = {
-        name: {node: each.number() for node, each in found.by_number()}
+        name: {node: each.number(most=LARGEST) for node, each in found.by_number()}
         for name in ("cpus", "memory")
         if (found := entry.optional(name))
     }

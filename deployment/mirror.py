@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from deployment.checking import check_decision
+from deployment.checking import check_decision, check_known, check_state
 from deployment.state import ClusterState, Decision, JobState
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.beliefs import Beliefs, Cell, Seen
@@ -20,15 +20,18 @@ from envs.simulation.jit import kernel
 from envs.simulation.ordered_set import insert
 from envs.simulation.predictions import SHORTEST_RUN, Predictions, believed_throughput, model_rows, remaining_outcomes
 from envs.simulation.shares import set_free
+from envs.simulation.simulator import check_runnable
 from envs.simulation.throughput import node_level
 from envs.simulation.whole_episode import WholeEpisode
 from envs.simulation.world import World
-from envs.types import Allocation, FloatArray, IntArray, JobId, JobSpec, MurmurationError, NodeId
+from envs.types import Allocation, ClusterError, FloatArray, IntArray, JobId, JobSpec, MurmurationError
 from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
 QUEUED, DONE = 1, 3  # Status
 COVERED = 1024  # GPUs of one job, unless larger ones are expected
+MOST_CELLS = 2**19  # throughputs of models by GPU type and number of GPUs; the performance model is asked for each
+CREDIBLE = 1000.0  # a job that reports so many times its model's throughput, or so small a part, has measured nothing
 
 
 @kernel
@@ -83,7 +86,7 @@ class MeasuredBeliefs(Beliefs):
         workload: the jobs.
         table: throughputs of the workload's models by the performance model.
         reported: samples/s that jobs have reported, by job and placement. Where the model says that a job cannot run,
-            its report does not count.
+            or a throughput more than `CREDIBLE` times larger or smaller, its report does not count.
     """
 
     def __init__(
@@ -92,7 +95,12 @@ class MeasuredBeliefs(Beliefs):
         super().__init__(setup, workload, table, np.random.SeedSequence(0))
         self._stated[:] = 0.0
         self._reported = {(seen.job, _cell(seen)): throughput for seen, throughput in reported.items()}
-        self.look(len(workload), (seen for seen in reported if self._modelled(seen.job, _cell(seen)) > 0))
+        self.look(len(workload), filter(self._credible, reported))
+
+    def _credible(self, seen: Seen) -> bool:
+        job, cell = seen.job, _cell(seen)
+        modelled = self._modelled(job, cell)
+        return modelled > 0 and 1 / CREDIBLE <= self._reported[job, cell] / modelled <= CREDIBLE
 
     def _modelled(self, job: JobId, cell: Cell) -> float:
         row = self._rows[self.workload.jobs["model"][job]]
@@ -181,24 +189,16 @@ class Mirror:
         for spec in state.submitted:
             self._submit(spec)
         for job, service in state.completed.items():
-            self._known(job)
+            check_known(job, len(self.jobs))
             self.done[job], self._served[job] = True, service
             self._worked[job] = state.completed_work.get(job, math.nan)
         if not self.jobs:
             raise MurmurationError(f"t = {state.time:g} s: a round without jobs; ask when a job was submitted")
-        seen = {each.job for each in state.jobs}
-        missing = [job for job, done in enumerate(self.done) if not done and job not in seen]
-        if missing:
-            raise MurmurationError(
-                f"job {missing[0]}: has no state at t = {state.time:g} s and is not completed either"
-            )
-        for each in state.jobs:
-            self._known(each.job)
-            if self.done[each.job]:
-                raise MurmurationError(
-                    f"job {each.job}: is completed, and has a state at t = {state.time:g} s all the same"
-                )
+        check_state(state, self.setup.cluster, self.jobs, self.done)
+        self._check_table()
         workload, table = self._workload(), ThroughputTable.of(self.setup, self.models, self.most_gpus)
+        if state.submitted:
+            check_runnable(workload, self.setup.cluster, table)
         beliefs = None
         if self.setup.scenario.information.hides_throughput:
             for each in state.jobs:
@@ -227,9 +227,15 @@ class Mirror:
         self._trial = self._view.snapshot(into=self._trial)
         check_decision(decision, self._trial)
 
-    def _known(self, job: int) -> None:
-        if not 0 <= job < len(self.jobs):
-            raise MurmurationError(f"job {job}: was not submitted; jobs are 0 to {len(self.jobs) - 1}")
+    def _check_table(self) -> None:
+        """Check that the tables of throughputs are built in seconds."""
+        cluster = self.setup.cluster
+        sizes = len(self.models), len(cluster.gpu_types), min(self.most_gpus, cluster.num_gpus)
+        if math.prod(sizes) > MOST_CELLS:
+            raise MurmurationError(
+                f"{sizes[0]} models on {sizes[1]} GPU types with up to {sizes[2]} GPUs are too many throughputs; at "
+                f"most {MOST_CELLS:,} are judged: name fewer models, or a smaller most_gpus"
+            )
 
     def _submit(self, spec: JobSpec) -> None:
         if spec.id != len(self.jobs):
@@ -237,6 +243,11 @@ class Mirror:
         if self.jobs and spec.submit_time < self.jobs[-1].submit_time:
             raise MurmurationError(
                 f"job {spec.id}: submitted at t = {spec.submit_time:g} s, before job {spec.id - 1}; send jobs in order"
+            )
+        if spec.min_gpus > self.setup.cluster.num_gpus:
+            raise ClusterError(
+                f"job {spec.id}: needs {spec.min_gpus} GPUs, and cluster {self.setup.cluster.name} has "
+                f"{self.setup.cluster.num_gpus}, so it can never run; do not submit it, or give it a smaller min_gpus"
             )
         for known, name in ((self.models, spec.model), (self.tenants, spec.tenant)):
             if name not in known:
@@ -297,7 +308,6 @@ class Mirror:
         episode.likely = {each.job: each.likely_work for each in state.jobs if each.likely_work}
         enter_jobs(episode.world, np.array(self.done, np.int64), state.time)
         for node in sorted(state.down):
-            self._check_node(node)
             close_node(episode.world, node)
         arrays.jobs[0]["estimate"] = 1.0
         arrays.jobs[0]["work"] = [spec.work for spec in self.jobs]
@@ -308,14 +318,10 @@ class Mirror:
         if not state.placement or not state.throughput > 0:
             return
         cluster, gpus = self.setup.cluster, state.placement.gpus
-        types = {int(cluster.node_types[node]) for node in gpus if 0 <= node < cluster.num_nodes}
+        types = {int(cluster.node_types[node]) for node in gpus}
         if len(types) == 1:
             seen = Seen(state.job, types.pop(), state.placement.num_gpus, len(gpus), -1)
             self._reported[seen] = state.throughput
-
-    def _check_node(self, node: NodeId) -> None:
-        if not 0 <= node < self.setup.cluster.num_nodes:
-            raise MurmurationError(f"node {node} does not exist; nodes are 0 to {self.setup.cluster.num_nodes - 1}")
 
     def _workload(self) -> Workload:
         rows = np.zeros(len(self.jobs), JOB_COLUMNS)
@@ -323,8 +329,9 @@ class Mirror:
             rows[name] = [getattr(spec, name) for spec in self.jobs]
         rows["work"] = np.where(np.isnan(rows["work"]), 1.0, rows["work"])
         rows["duration"] = np.nan
-        rows["model"] = [self.models.index(spec.model) for spec in self.jobs]
-        rows["tenant"] = [self.tenants.index(spec.tenant) for spec in self.jobs]
+        for name, known in (("model", self.models), ("tenant", self.tenants)):
+            places = {each: i for i, each in enumerate(known)}
+            rows[name] = [places[getattr(spec, name)] for spec in self.jobs]
         lists = {
             column: tuple(getattr(spec, name) for spec in self.jobs)
             for column, name in (("names", "name"), ("plans", "plan"), ("users", "user"))

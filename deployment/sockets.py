@@ -3,12 +3,15 @@
 import os
 import socket
 import stat
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from deployment.reading import ProtocolError
 from envs.types import Seconds
 
 LONGEST_LINE = 64 * 2**20  # bytes
+PIECE = 2**16  # bytes that are read at a time
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -68,21 +71,21 @@ class Connection:
 
     Args:
         connected: a connected socket; `close` closes it.
-        patience: seconds to wait for a line; None without a limit.
+        patience: seconds in which a whole line must come or go; None without a limit.
     """
 
     def __init__(self, connected: socket.socket, patience: Seconds | None = None) -> None:
-        connected.settimeout(patience)
-        self._socket = connected
-        self._lines = connected.makefile("rb")
+        self._socket, self._patience = connected, patience
+        self._received = bytearray()
 
     def send(self, line: bytes) -> None:
         """Send a line.
 
         Raises:
-            ProtocolError: the other side is gone.
+            ProtocolError: the other side is gone, or does not take it in time.
         """
         try:
+            self._socket.settimeout(self._patience)
             self._socket.sendall(line)
         except OSError as error:
             raise ProtocolError(f"the connection broke ({error.strerror or error}); start it again") from None
@@ -93,21 +96,46 @@ class Connection:
         Raises:
             ProtocolError: it is too long, unfinished, or does not come in time.
         """
+        until = None if self._patience is None else time.monotonic() + self._patience
+        searched = 0
+        while (end := self._received.find(b"\n", searched)) < 0:
+            searched = len(self._received)
+            if searched > LONGEST_LINE:
+                break
+            piece = self._read(until)
+            if not piece and self._received:
+                raise ProtocolError(
+                    "the last line has no end: the connection was closed within a message; send it again"
+                )
+            if not piece:
+                return b""
+            self._received += piece
+        if end < 0 or end >= LONGEST_LINE:
+            raise ProtocolError(f"a line has more than {LONGEST_LINE} bytes; send smaller messages")
+        line = bytes(self._received[: end + 1])
+        del self._received[: end + 1]
+        return line
+
+    def _read(self, until: Seconds | None) -> bytes:
+        """Return the next bytes, which a sender of single bytes does not put off beyond `until`."""
         try:
-            line = self._lines.readline(LONGEST_LINE + 1)
+            self._socket.settimeout(None if until is None else max(until - time.monotonic(), 1e-3))
+            return self._socket.recv(PIECE)
         except TimeoutError:
-            raise ProtocolError(f"no line within {self._socket.gettimeout():g} s; is the scheduler stuck?") from None
+            raise ProtocolError(
+                f"no whole line within {self._patience:g} s: the other side is stuck, or has nothing to say for longer "
+                "than the patience here; connect again"
+            ) from None
         except OSError as error:
             raise ProtocolError(f"the connection broke ({error.strerror or error}); start it again") from None
-        if len(line) > LONGEST_LINE:
-            raise ProtocolError(f"a line has more than {LONGEST_LINE} bytes; send smaller messages")
-        if line and not line.endswith(b"\n"):
-            raise ProtocolError("the last line has no end: the connection was closed within a message; send it again")
-        return line
+
+    def break_off(self) -> None:
+        """End a wait of another thread for the other side."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection."""
-        self._lines.close()
         self._socket.close()
 
 

@@ -1,11 +1,14 @@
 """Slurm through its REST daemon, slurmrestd."""
 
 import http.client
+import ipaddress
 import json
 import re
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
+from contextlib import suppress
+from urllib.parse import SplitResult, urlsplit
 
 from deployment.adapter import ActionRefusedError, NodeStatus, TaskStatus
 from deployment.slurm.adapter import GONE, SlurmAdapter
@@ -23,14 +26,16 @@ class SlurmRestAdapter(SlurmAdapter):
     them for each job.
 
     Args:
-        address: `unix:<file>`, or `http://<host>:<port>`.
+        address: `unix:<file>`, `https://<host>:<port>` or `http://<host>:<port>`. The certificate of https is verified;
+            `SSL_CERT_FILE` in the environment of this process names the certificates of an authority of your own.
         environment: of sbatch; None for that of this process. `SLURM_JWT` in it is the token that slurmrestd asks for
             where it does not know users by their socket, and `SLURM_USER_NAME` the user whose token it is.
         patience: seconds after which a request counts as refused.
         options: further options of sbatch.
 
     Raises:
-        MurmurationError: the address has another form.
+        MurmurationError: the address has another form, or there is a token, which would go over plain http to another
+            machine.
         ActionRefusedError: nobody answers there, or with no version of the interface that is known.
     """
 
@@ -42,10 +47,13 @@ class SlurmRestAdapter(SlurmAdapter):
         options: Sequence[str] = (),
     ) -> None:
         super().__init__(environment, patience, options)
-        parts = urlsplit(address)
-        if parts.scheme not in ("unix", "http") or not (parts.path if parts.scheme == "unix" else parts.hostname):
-            raise MurmurationError(f"rest={as_line(address)}: must be unix:<file> or http://<host>:<port>")
-        self.address, self._parts = address, parts
+        self.address, self._parts = address, _split(address)
+        if self._parts.scheme == "http" and "SLURM_JWT" in self._environment and not _is_here(self._parts.hostname):
+            raise MurmurationError(
+                f"rest={as_line(address)}: the token SLURM_JWT is not sent over plain http to another machine; use "
+                "https://<host>:<port>, or unset SLURM_JWT"
+            )
+        self._verified = ssl.create_default_context() if self._parts.scheme == "https" else None
         found = VERSIONS.findall(self._request("GET", "/openapi/v3").replace("\\/", "/"))
         if not found:
             raise ActionRefusedError(f"{address}: offers no /slurm/v0.0.x/jobs; is it slurmrestd?")
@@ -76,10 +84,16 @@ class SlurmRestAdapter(SlurmAdapter):
             if not any(each in str(error) for each in GONE):
                 raise
 
-    def _request(self, method: str, path: str) -> str:
-        connection: http.client.HTTPConnection = _UnixConnection(self._parts.path, self._patience)
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname, self._parts.port
+        if self._verified is not None:
+            return http.client.HTTPSConnection(str(host), port, timeout=self._patience, context=self._verified)
         if self._parts.scheme == "http":
-            connection = http.client.HTTPConnection(self._parts.netloc, timeout=self._patience)
+            return http.client.HTTPConnection(str(host), port, timeout=self._patience)
+        return _UnixConnection(self._parts.path, self._patience)
+
+    def _request(self, method: str, path: str) -> str:
+        connection = self._connection()
         names = {"SLURM_USER_NAME": "X-SLURM-USER-NAME", "SLURM_JWT": "X-SLURM-USER-TOKEN"}
         headers = {names[name]: self._environment[name] for name in names if name in self._environment}
         try:
@@ -93,6 +107,31 @@ class SlurmRestAdapter(SlurmAdapter):
         if answer.status != http.HTTPStatus.OK:
             raise ActionRefusedError(f"{self.address}: {answer.status} {as_line(_reason(content))}")
         return content
+
+
+def _split(address: str) -> SplitResult:
+    """Return the parts of an address.
+
+    Raises:
+        MurmurationError: it has another form.
+    """
+    with suppress(ValueError):  # a port that is no number, a bracket that is not closed
+        parts = urlsplit(address)
+        if parts.scheme == "unix" and parts.path:
+            return parts
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and "@" not in parts.netloc:
+            return parts
+    raise MurmurationError(
+        f"rest={as_line(address)}: must be unix:<file>, https://<host>:<port> or http://<host>:<port>"
+    )
+
+
+def _is_here(host: str | None) -> bool:
+    """Whether a host is this machine by its very name."""
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def find_adapter(rest: str, environment: Mapping[str, str] | None = None) -> SlurmAdapter:

@@ -14,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from deployment.bridge import BridgeRules
+from deployment.service import ServiceRules
 from envs.evaluation.task import Task
 from envs.types import did_you_mean
 from launch.arguments import compose_options
@@ -316,11 +317,13 @@ def describe_service(cfg: DictConfig) -> ServiceRun:
     """Describe a scheduler that answers clusters.
 
     Raises:
-        ChoiceError: the policy's folder does not exist, or the number of clusters is below 1.
+        ChoiceError: the policy's folder does not exist.
+        MurmurationError: a number of clusters or the patience is not positive.
     """
     if cfg.checkpoint:
         cfg = recall_setup(cfg)
-    return ServiceRun(**_describe_actor(cfg), address=cfg.address, clusters=cfg.clusters)
+    rules = ServiceRules(cfg.clusters, cfg.clients, cfg.patience)
+    return ServiceRun(**_describe_actor(cfg), address=cfg.address, rules=rules)
 
 
 def describe_deployment(cfg: DictConfig) -> DeploymentRun:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deployment.bridge import BridgeRules
+from deployment.service import ServiceRules
 from envs.evaluation.task import Task
 from launch.building import Component
 
@@ -107,7 +108,7 @@ class ServiceRun(ActorRun):
     """scripts/serve.py."""
 
     address: str
-    clusters: int | None  # that are answered; None for all that come
+    rules: ServiceRules
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ HOSTILE = [
     (message(("JOB_SUBMITTED", JOB), call({"job_id": 5})), "job 5: was not submitted|job 0: has no state"),
     (
         message(("JOB_SUBMITTED", JOB), call({"job_id": 0, "placement": {"gpus": {"0": 9}}})),
-        "asks for 9 GPUs on node 0, where 4 are free",
+        "job 0: holds 9 GPUs on node 0 at t = 0 s, which has 4",
     ),
     (
         message(("JOB_SUBMITTED", JOB), call({"job_id": 0, "placement": {"gpus": {"-1": 1}}})),

@@ -224,9 +224,12 @@ def test_errors_of_the_rest_daemon_are_refusals_in_one_line():
         SlurmRestAdapter(other.address)
 
 
-@pytest.mark.parametrize("address", ["unix:", "http:///slurm", "https://host:6820", "host:6820", "\033[2J"])
+@pytest.mark.parametrize(
+    "address",
+    ["unix:", "http:///slurm", "ftp://host:6820", "host:6820", "\033[2J", "http://[", "https://a:b", "http://a@b"],
+)
 def test_an_address_of_another_form_is_refused(address):
-    with pytest.raises(MurmurationError, match="must be unix:<file> or http://<host>:<port>") as raised:
+    with pytest.raises(MurmurationError, match="must be unix:<file>, https://<host>:<port> or http://") as raised:
         find_adapter(address)
     assert str(raised.value).isprintable()
 

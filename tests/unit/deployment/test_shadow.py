@@ -11,7 +11,6 @@ import pytest
 
 from baselines import Fifo, Srtf, Tiresias
 from deployment.journal import Journal, read_journal
-from deployment.mirror import Mirror
 from deployment.shadow import ObservedJob, Shadow
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.observing import NEEDED, observe_queue, observe_recording
@@ -27,11 +26,11 @@ RECORDING = Path(__file__).parent / "recorded" / "sacct.txt"
 
 def watching(path, scheduler=Fifo, setup=SETUP):
     journal = Journal(path)
-    return Shadow(scheduler(), Mirror(setup, ["any"]), "any", journal), journal
+    return Shadow(scheduler(), setup, "any", journal), journal
 
 
 def test_a_recording_is_shown_event_by_event_and_never_holds_more_gpus_than_there_are():
-    looks = list(observe_recording(RECORDING, CLUSTER))
+    looks = list(observe_recording(RECORDING, CLUSTER, {}))
     names = {job.name for _, jobs in looks for job in jobs}
     assert len(names) == 40  # no steps, and not the job without GPUs
     assert [time for time, _ in looks] == sorted(time for time, _ in looks)
@@ -47,7 +46,7 @@ def test_a_recording_is_shown_event_by_event_and_never_holds_more_gpus_than_ther
 
 def test_a_scheduler_in_the_shadow_of_a_recording_writes_what_it_would_do(tmp_path):
     shadow, journal = watching(tmp_path / "journal.jsonl", Tiresias)
-    changes = [found for now, jobs in observe_recording(RECORDING, CLUSTER) if (found := shadow.look(now, jobs))]
+    changes = [found for now, jobs in observe_recording(RECORDING, CLUSTER, {}) if (found := shadow.look(now, jobs))]
     journal.close()
     lines = list(read_journal(tmp_path / "journal.jsonl"))
     assert {line["phase"] for line in lines} == {"shadowed"}
@@ -69,7 +68,7 @@ def test_where_work_is_predicted_the_predictor_sees_users_names_and_run_times_of
     setup = Setup(CLUSTER, Curved(), Scenario(information=Information("predicted")), predictor=predictor)
     shadow, journal = watching(tmp_path / "journal.jsonl", Srtf, setup)
     ran = set()
-    for now, jobs in observe_recording(RECORDING, CLUSTER):
+    for now, jobs in observe_recording(RECORDING, CLUSTER, {}):
         shadow.look(now, jobs)
         ran |= {job.name for job in jobs if job.gpus}
     journal.close()
@@ -116,10 +115,10 @@ def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted
     path = tmp_path / "jobs.txt"
     path.write_text(text)
     with pytest.raises(MurmurationError, match=wanted) as raised:
-        list(observe_recording(path, CLUSTER))
+        list(observe_recording(path, CLUSTER, {}))
     assert str(raised.value).isprintable()
     with pytest.raises(MurmurationError, match="cannot be read"):
-        list(observe_recording(tmp_path / "absent", CLUSTER))
+        list(observe_recording(tmp_path / "absent", CLUSTER, {}))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,9 @@ def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted
 def test_a_waiting_job_asks_for_gpus_in_any_way_that_slurm_has(asked, gpus):
     """The fields are those that Slurm 22.05 shows; where it does not account for GPUs it does not add them up."""
     job = {"job_id": 3, "job_state": "PENDING", "submit_time": 1000, "time_limit": 10, **asked}
-    assert [each.num_gpus for each in observe_queue(json.dumps({"jobs": [job]}), ["n0"])] == ([gpus] if gpus else [])
+    assert [each.num_gpus for each in observe_queue(json.dumps({"jobs": [job]}), ["n0"], {})] == (
+        [gpus] if gpus else []
+    )
 
 
 def test_jobs_of_others_on_a_real_slurm_are_shown(testbed, tmp_path):
@@ -156,7 +157,7 @@ def test_jobs_of_others_on_a_real_slurm_are_shown(testbed, tmp_path):
     names = [node.name for node in adapter.nodes()]
 
     def running():
-        found = observe_queue(adapter.queue(), names)
+        found = observe_queue(adapter.queue(), names, {})
         return found if sum(each.gpus is not None for each in found) == 2 else None
 
     jobs = sorted(wait_for(running), key=lambda each: int(each.name))

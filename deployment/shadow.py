@@ -15,6 +15,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import Configuration, JobSpec, MurmurationError, NodeId, Placement, Seconds
 
+OBSERVED = "observed"  # phase of a journal's line about something that others did
 MOST_HOURS = 24.0  # that a job without a time limit is taken to run
 
 
@@ -166,6 +167,7 @@ class Shadow:
                 tenant=each.tenant,
             )
             self._specs.append(spec)
+            self._journal.write(OBSERVED, "job", job=each.name, gpus=each.num_gpus, now=self._time)
         return tuple(self._specs[first:])
 
     def _service(self, job: int) -> float:

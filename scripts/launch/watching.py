@@ -11,7 +11,7 @@ from deployment.adapter import ActionRefusedError
 from deployment.bridge import JOURNAL, check_nodes
 from deployment.journal import CARRIED_OUT, REFUSED, SHADOWED, Journal
 from deployment.reading import ProtocolError
-from deployment.shadow import ObservedJob, RoundFailedError, Shadow
+from deployment.shadow import OBSERVED, ObservedJob, RoundFailedError, Shadow
 from deployment.slurm.observing import observe_queue, observe_recording
 from deployment.slurm.rest import find_adapter
 from envs.types import ClusterSpec, NodeId, as_line
@@ -116,12 +116,12 @@ class Watch:
         before, self._nodes = nodes if self._nodes is None else self._nodes, nodes
         changes = {name: "is shown" if name in nodes else "is not shown any more" for name in sorted(before ^ nodes)}
         for name, change in changes.items():
-            self._journal.write(CARRIED_OUT, "see node", node=name, change=change)
+            self._journal.write(OBSERVED, "node", node=name, change=change)
         return [f"node {name}: {change}" for name, change in changes.items()]
 
     def __str__(self) -> str:
-        counts = {name: count for name, count in sorted(self._journal.counts.items()) if name.endswith(SHADOWED)}
-        changes = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
+        counts = sorted(self._journal.counts.items())
+        changes = ", ".join(f"{count} {name}" for name, count in counts if name.endswith(SHADOWED)) or "none"
         trouble = {
             "looks failed": self.looks.num,
             "rounds failed": self.rounds.num,

@@ -9,18 +9,20 @@ from typing import Any
 from envs.types import MurmurationError, did_you_mean
 
 LONGEST_VALUE = 60  # characters of a value that a message quotes
+MOST_DIGITS = 4000  # of a whole number; Python itself reads 4,300
 
 
 class ProtocolError(MurmurationError):
     """A message that does not follow the protocol, or a connection that broke."""
 
 
-def parse_json(text: bytes | str, place: str) -> "Entry":
+def parse_json(text: bytes | str, place: str, *, tolerant: bool = False) -> "Entry":
     """Read one JSON document.
 
     Args:
         text: the document.
         place: how errors call it.
+        tolerant: whether a number that is infinite or too long is read as NaN, so that it damages one entry alone.
 
     Raises:
         ProtocolError: it is no JSON, or has NaN or an infinite number, for which JSON has no form.
@@ -29,7 +31,15 @@ def parse_json(text: bytes | str, place: str) -> "Entry":
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is no number in JSON; send null")
 
+    def nan(name: str) -> float:
+        return math.nan
+
+    def whole(digits: str) -> float:
+        return int(digits) if len(digits) <= MOST_DIGITS else math.nan
+
     try:
+        if tolerant:
+            return Entry(json.loads(text, parse_constant=nan, parse_int=whole), place)
         return Entry(json.loads(text, parse_constant=refuse), place)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"{place}: is no JSON ({error}); send one JSON object on one line") from None
@@ -103,10 +113,10 @@ class Entry:
         return found
 
     def text(self, longest: int = 1000) -> str:
-        """Return a text."""
+        """Return a text; half a surrogate pair, which cannot be written as UTF-8, becomes a question mark."""
         if not isinstance(self.value, str) or len(self.value) > longest:
             raise self.refuse(f"a text of at most {longest} characters")
-        return self.value
+        return self.value if self.value.isascii() else self.value.encode("utf-8", "replace").decode()
 
     def switch(self) -> bool:
         """Return true or false."""

@@ -132,13 +132,16 @@ class SlurmAdapter:
     def _run(self, command: Sequence[str], given: str = "") -> str:
         try:
             done = subprocess.run(
-                command, env=self._environment, input=given, capture_output=True, text=True, timeout=self._patience
+                command, env=self._environment, input=given.encode(), capture_output=True, timeout=self._patience
             )
         except FileNotFoundError:
             raise ActionRefusedError(f"{command[0]}: not found; install Slurm's client commands") from None
         except subprocess.TimeoutExpired:
             raise ActionRefusedError(f"{command[0]}: no answer within {self._patience:g} s") from None
+        except OSError as error:
+            raise ActionRefusedError(f"{command[0]}: cannot be run ({error.strerror})") from None
+        printed, errors = (each.decode(errors="replace") for each in (done.stdout, done.stderr))  # users choose names
         if done.returncode:
             ended = SILENT if done.returncode > 0 else f"ended by signal {-done.returncode}"
-            raise ActionRefusedError(f"{command[0]}: {as_line(' '.join(done.stderr.split())[:300]) or ended}")
-        return done.stdout
+            raise ActionRefusedError(f"{command[0]}: {as_line(' '.join(errors.split())[:300]) or ended}")
+        return printed

@@ -1,16 +1,16 @@
 """Jobs that others have submitted to Slurm: those of `squeue --json`, and those of a file that `sacct` has written."""
 
-import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from deployment.adapter import TaskState
 from deployment.reading import Entry, ProtocolError, quote
 from deployment.shadow import ObservedJob, expected_time
-from deployment.slurm.parsing import ALL_GPUS, gpus_in, job_state, listed_in, plain_number
-from envs.types import ClusterSpec, NodeId
+from deployment.slurm.parsing import ALL_GPUS, LONGEST_LIST, gpu_count, gpus_in, plain_number, read_jobs, whole_number
+from envs.types import LATEST_SUBMISSION, ClusterSpec, NodeId
 
 NEEDED = ("JobID", "Submit", "Start", "End", "AllocTRES")
 ASKED_BY = {  # fields of what a job asks for, and by which others it is multiplied
@@ -20,99 +20,117 @@ ASKED_BY = {  # fields of what a job asks for, and by which others it is multipl
     "tres_per_socket": ("sockets_per_node", "node_count"),
 }
 NO_TIME = ("Unknown", "None", "")
+LONGEST_NAME = 1024  # characters of a job's name that Slurm accepts
 
 
-def observe_queue(text: str, names: Sequence[str]) -> list[ObservedJob]:
+def observe_queue(text: str, names: Sequence[str], left_out: dict[str, str]) -> list[ObservedJob]:
     """Read what `squeue --json` prints: all jobs with GPUs that wait or run.
 
     Args:
         text: the output.
         names: of the nodes, in the order of the setup.
+        left_out: takes why a damaged job was left out, by its id; see `read_jobs`.
 
     Raises:
         ProtocolError: it has another form.
     """
-    found = []
-    for job in listed_in(text, "squeue --json", "jobs"):
-        state = job_state(job.field("job_state"))
-        held = _held(job, {name: i for i, name in enumerate(names)}) if state == "running" else None
+    nodes = {name: node for node, name in enumerate(names)}
+
+    def read(job: Entry, number: int, state: TaskState) -> ObservedJob | None:
+        if state == "ended":
+            return None
+        held = _held(job, nodes) if state == "running" else None
         gpus = sum(held.values()) if held else _asked(job)
-        if state == "ended" or not gpus:
-            continue
+        if not gpus:
+            return None
         limit = job.optional("time_limit")
         user, account, name = (
-            "" if (entry := job.optional(key)) is None else entry.text() for key in ("user_name", "account", "name")
+            "" if (entry := job.optional(key)) is None else entry.text(LONGEST_NAME)
+            for key in ("user_name", "account", "name")
         )
-        found.append(
-            ObservedJob(
-                f"{plain_number(job.field('job_id')):.0f}",
-                plain_number(job.field("submit_time")),
-                gpus,
-                expected_time(60.0 * plain_number(limit) if limit is not None else math.inf),
-                plain_number(job.field("start_time")) if held else math.nan,
-                held,
-                user,
-                account or user,
-                name,
-            )
+        return ObservedJob(
+            str(number),
+            plain_number(job.field("submit_time"), LATEST_SUBMISSION),
+            gpus,
+            expected_time(60.0 * plain_number(limit) if limit is not None else math.inf),
+            plain_number(job.field("start_time"), LATEST_SUBMISSION) if held else math.nan,
+            held,
+            user,
+            account or user,
+            name,
         )
-    return found
+
+    return read_jobs(text, "squeue --json", read, left_out)
 
 
 def _held(job: Entry, nodes: dict[str, NodeId]) -> dict[NodeId, int] | None:
-    """GPUs by node of a running job; None where it holds none on these nodes."""
+    """GPUs by node of a running job; None where it is not said which it holds."""
     resources, details = job.optional("job_resources"), job.optional("gres_detail")
     if resources is None or details is None:
         return None
     listed = [each.field("nodename").text() for each in resources.field("allocated_nodes").items()]
-    counts = [gpus_in(each.text(10_000)) for each in details.items()]
-    pairs = zip(listed, counts, strict=False)
-    return {nodes[name]: count[1] for name, count in pairs if count is not None and name in nodes} or None
+    counts = [gpus_in(each) for each in details.items()]
+    held = {name: count[1] for name, count in zip(listed, counts, strict=False) if count is not None}
+    if held and not nodes.keys() & held:
+        raise ProtocolError(f"{job.place}: holds GPUs on {quote(', '.join(held))}; nodes of the setup are watched")
+    return {nodes[name]: count for name, count in held.items() if name in nodes} or None
 
 
 def _asked(job: Entry) -> int:
     """GPUs that a waiting job asks for: as Slurm counts them where it accounts for GPUs, else as the user has asked."""
     total = job.optional("tres_req_str")
-    if total is not None and (counted := ALL_GPUS.search(total.text(10_000))):
-        return int(counted.group(1))
+    if total is not None and (counted := ALL_GPUS.search(total.text(LONGEST_LIST))):
+        return gpu_count(counted.group(1), total)
     for name, factors in ASKED_BY.items():
         entry = job.optional(name)
-        found = gpus_in(entry.text(10_000).removeprefix("gres:").replace("gres/", "")) if entry is not None else None
+        found = gpus_in(entry) if entry is not None else None
         if found is not None:
-            return found[1] * math.prod(int(plain_number(job.field(factor))) for factor in factors)
+            return found[1] * math.prod(whole_number(job.field(factor)) for factor in factors)
     return 0
 
 
-def observe_recording(path: Path, cluster: ClusterSpec) -> Iterator[tuple[float, list[ObservedJob]]]:
+def observe_recording(
+    path: Path, cluster: ClusterSpec, left_out: dict[str, str]
+) -> Iterator[tuple[float, list[ObservedJob]]]:
     """Yield what `squeue` would have shown whenever a job of an accounting file was submitted, began or ended.
 
-    The file does not say on which nodes a job ran: each gets the first GPUs that are free when it begins.
+    The file does not say on which nodes a job ran: each gets the first GPUs that are free when it begins. A job that
+    was requeued has a row for each time (`sacct --duplicates`); of several that count, the one that runs is shown.
 
     Args:
         path: the output of `sacct --allusers --allocations --parsable2` with the columns `NEEDED`.
         cluster: the nodes.
+        left_out: takes why a damaged row was left out, by the name of its line.
 
     Raises:
-        ProtocolError: a row is damaged; names the file, the line and the field.
+        ProtocolError: no row can be read, or a column is missing; names the file, the line and the field.
     """
-    jobs = list(_rows(path))
-    times = sorted({time for _, *row in jobs for time in row if not math.isnan(time)})
-    placed: dict[str, dict[NodeId, int]] = {}
+    rows = _rows(path, left_out)
+    times = sorted({time for _, *row in rows for time in row if not math.isnan(time)})
+    waiting = sorted(
+        enumerate(rows), key=lambda each: (each[1][1], each[0]), reverse=True
+    )  # the next to be submitted is last
+    present: dict[int, Row] = {}  # by number of the row
+    placed: dict[int, dict[NodeId, int]] = {}
     for now in times:
-        present = [(job, start) for job, submit, start, end in jobs if submit <= now and not end <= now]
+        while waiting and waiting[-1][1][1] <= now:
+            number, row = waiting.pop()
+            present[number] = row
+        present = {number: row for number, row in present.items() if not row[3] <= now}
         free = cluster.node_gpus.copy()
-        for job, _ in present:
-            for node, count in placed.get(job.name, {}).items():
+        for number in present:
+            for node, count in placed.get(number, {}).items():
                 free[node] -= count
-        shown = []
-        for job, start in present:
-            if start <= now and job.name not in placed and (found := _first_fit(free.tolist(), job.num_gpus)):
-                placed[job.name] = found
+        shown: dict[str, ObservedJob] = {}
+        for number, (job, _, start, _) in present.items():
+            if start <= now and number not in placed and (found := _first_fit(free.tolist(), job.num_gpus)):
+                placed[number] = found
                 for node, count in found.items():
                     free[node] -= count
-            gpus = placed.get(job.name)
-            shown.append(replace(job, start_time=start if gpus else math.nan, gpus=gpus))
-        yield now, shown
+            gpus = placed.get(number)
+            if gpus or job.name not in shown:
+                shown[job.name] = replace(job, start_time=start if gpus else math.nan, gpus=gpus)
+        yield now, list(shown.values())
 
 
 def _first_fit(free: Sequence[int], want: int) -> dict[NodeId, int]:
@@ -124,38 +142,63 @@ def _first_fit(free: Sequence[int], want: int) -> dict[NodeId, int]:
     return found if sum(found.values()) == want else {}
 
 
-def _rows(path: Path) -> Iterator[tuple[ObservedJob, float, float, float]]:
-    """Yield each job with its times of submission, begin and end."""
+Row = tuple[ObservedJob, float, float, float]  # with the times of submission, begin and end
+
+
+def _rows(path: Path, left_out: dict[str, str]) -> list[Row]:
+    """Return each job with its times, in the order of the file."""
     try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            rows = list(csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE))
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:  # names may have other separators
+            lines = [line.rstrip("\r\n") for line in file]
     except OSError as error:
         raise ProtocolError(f"{path}: cannot be read ({error.strerror}); name a file that sacct has written") from None
-    head = rows[0] if rows else []
+    head = lines[0].split("|") if lines else []
     if missing := [name for name in NEEDED if name not in head]:
         raise ProtocolError(f"{path}: has no column {', '.join(missing)}; call sacct with --format={','.join(NEEDED)}")
-    for number, row in enumerate(rows[1:], 2):
-        if len(row) != len(head):
-            raise ProtocolError(
-                f"{path}: line {number}: has {len(row)} fields; it must have {len(head)}, as the first line"
-            )
-        values = dict(zip(head, row, strict=True))
-        gpus = gpus_in(values["AllocTRES"].replace("gres/", "").replace("=", ":"))
-        if "." in values["JobID"] or gpus is None:
+    rows, damaged = [], dict[str, str]()
+    for number, line in enumerate(lines[1:], 2):
+        if not line:
             continue
-        times = [_time(values[name], f"{path}: line {number}: {name}") for name in ("Submit", "Start", "End")]
-        if math.isnan(times[0]):
+        try:
+            row = _row(head, line.split("|"), f"{path}: line {number}")
+        except ProtocolError as error:
+            damaged[f"line {number}"] = str(error)
             continue
-        run = times[2] - times[1]
-        job = ObservedJob(values["JobID"], times[0], gpus[1], expected_time(run if run == run else math.inf))
-        user, account, name = (values.get(key, "") for key in ("User", "Account", "JobName"))
-        yield replace(job, user=user, tenant=account or user, job_name=name), times[0], times[1], times[2]
+        if row is not None:
+            rows.append(row)
+    if damaged and not rows:
+        raise ProtocolError(next(iter(damaged.values())))
+    left_out.update(damaged)
+    return rows
 
 
-def _time(text: str, place: str) -> float:
-    if text in NO_TIME:
+def _row(head: Sequence[str], row: Sequence[str], place: str) -> Row | None:
+    """Return what a row says; None if its job has no GPUs or was not submitted, or if it is a step of a job."""
+    if len(row) != len(head):
+        raise ProtocolError(f"{place}: has {len(row)} fields; it must have {len(head)}, as the first line")
+    values = {name: Entry(value, f"{place}: {name}") for name, value in zip(head, row, strict=True)}
+    if "." in (name := values["JobID"].text(LONGEST_NAME)) or (gpus := gpus_in(values["AllocTRES"])) is None:
+        return None
+    submit, start, end = (_time(values[key]) for key in ("Submit", "Start", "End"))
+    if math.isnan(submit):
+        return None
+    user, account, job_name = (
+        values[key].text(LONGEST_NAME) if key in values else "" for key in ("User", "Account", "JobName")
+    )
+    run = end - start
+    expected = expected_time(run if run == run else math.inf)
+    job = ObservedJob(name, submit, gpus[1], expected, user=user, tenant=account or user, job_name=job_name)
+    return job, submit, start, end
+
+
+def _time(entry: Entry) -> float:
+    """Return a time in seconds since 1970; NaN where it has not come."""
+    if entry.value in NO_TIME:
         return math.nan
     try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError):
-        raise ProtocolError(f"{place} is {quote(text)}; it must be a time like 2024-03-04T08:00:00") from None
+        found = datetime.fromisoformat(entry.text()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        found = math.nan
+    if not 0.0 <= found <= LATEST_SUBMISSION:
+        raise entry.refuse("a time like 2024-03-04T08:00:00")
+    return found

@@ -15,7 +15,7 @@ from deployment.slurm.adapter import GONE, SlurmAdapter
 from deployment.slurm.parsing import read_nodes, read_tasks
 from envs.types import MurmurationError, Seconds, as_line
 
-VERSIONS = re.compile(r"/slurm/v(\d+)\.(\d+)\.(\d+)/jobs")
+VERSIONS = re.compile(r"/slurm/v(\d{1,9})\.(\d{1,9})\.(\d{1,9})/jobs")
 MOST_BYTES = 256 * 2**20  # of an answer
 
 

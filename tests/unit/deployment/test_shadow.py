@@ -2,7 +2,9 @@
 
 import csv
 import json
+import math
 import subprocess
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,8 +13,7 @@ import pytest
 
 from baselines import Fifo, Srtf, Tiresias
 from deployment.journal import Journal, read_journal
-from deployment.mirror import Mirror
-from deployment.shadow import ObservedJob, Shadow
+from deployment.shadow import ObservedJob, RoundFailedError, Shadow
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.observing import NEEDED, observe_queue, observe_recording
 from envs.simulation import Information, PooledHistory, Scenario, Setup
@@ -27,11 +28,11 @@ RECORDING = Path(__file__).parent / "recorded" / "sacct.txt"
 
 def watching(path, scheduler=Fifo, setup=SETUP):
     journal = Journal(path)
-    return Shadow(scheduler(), Mirror(setup, ["any"]), "any", journal), journal
+    return Shadow(scheduler(), setup, "any", journal), journal
 
 
 def test_a_recording_is_shown_event_by_event_and_never_holds_more_gpus_than_there_are():
-    looks = list(observe_recording(RECORDING, CLUSTER))
+    looks = list(observe_recording(RECORDING, CLUSTER, {}))
     names = {job.name for _, jobs in looks for job in jobs}
     assert len(names) == 40  # no steps, and not the job without GPUs
     assert [time for time, _ in looks] == sorted(time for time, _ in looks)
@@ -47,11 +48,11 @@ def test_a_recording_is_shown_event_by_event_and_never_holds_more_gpus_than_ther
 
 def test_a_scheduler_in_the_shadow_of_a_recording_writes_what_it_would_do(tmp_path):
     shadow, journal = watching(tmp_path / "journal.jsonl", Tiresias)
-    changes = [found for now, jobs in observe_recording(RECORDING, CLUSTER) if (found := shadow.look(now, jobs))]
+    changes = [found for now, jobs in observe_recording(RECORDING, CLUSTER, {}) if (found := shadow.look(now, jobs))]
     journal.close()
     lines = list(read_journal(tmp_path / "journal.jsonl"))
-    assert {line["phase"] for line in lines} == {"shadowed"}
-    assert len(lines) == sum(map(len, changes)) > 10
+    assert sum(line["phase"] == "shadowed" for line in lines) == sum(map(len, changes)) > 10
+    assert len({line["job"] for line in lines if line["phase"] == "observed"}) == 40
     assert shadow.num_rounds > 40
 
 
@@ -69,7 +70,7 @@ def test_where_work_is_predicted_the_predictor_sees_users_names_and_run_times_of
     setup = Setup(CLUSTER, Curved(), Scenario(information=Information("predicted")), predictor=predictor)
     shadow, journal = watching(tmp_path / "journal.jsonl", Srtf, setup)
     ran = set()
-    for now, jobs in observe_recording(RECORDING, CLUSTER):
+    for now, jobs in observe_recording(RECORDING, CLUSTER, {}):
         shadow.look(now, jobs)
         ran |= {job.name for job in jobs if job.gpus}
     journal.close()
@@ -116,10 +117,10 @@ def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted
     path = tmp_path / "jobs.txt"
     path.write_text(text)
     with pytest.raises(MurmurationError, match=wanted) as raised:
-        list(observe_recording(path, CLUSTER))
+        list(observe_recording(path, CLUSTER, {}))
     assert str(raised.value).isprintable()
     with pytest.raises(MurmurationError, match="cannot be read"):
-        list(observe_recording(tmp_path / "absent", CLUSTER))
+        list(observe_recording(tmp_path / "absent", CLUSTER, {}))
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,7 @@ def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted
         ({"tres_per_task": "gres:gpu:2", "tasks": 3, "node_count": 1}, 6),  # --gpus-per-task
         ({"tres_per_socket": "gres:gpu:1", "sockets_per_node": 2, "node_count": 2}, 4),
         ({"tres_per_task": "gres:gpu:2", "tasks": 1, "tres_req_str": "cpu=4,gres/gpu=8,gres/gpu:a100=8,node=2"}, 8),
+        ({"tres_per_node": "gres:craynetwork:1,gres:gpu:2", "node_count": 2}, 4),
         ({"tres_per_node": "gres:craynetwork:1", "node_count": 1}, None),
         ({"tres_req_str": "cpu=1,mem=20000M,node=1,billing=1"}, None),
     ],
@@ -140,7 +142,115 @@ def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted
 def test_a_waiting_job_asks_for_gpus_in_any_way_that_slurm_has(asked, gpus):
     """The fields are those that Slurm 22.05 shows; where it does not account for GPUs it does not add them up."""
     job = {"job_id": 3, "job_state": "PENDING", "submit_time": 1000, "time_limit": 10, **asked}
-    assert [each.num_gpus for each in observe_queue(json.dumps({"jobs": [job]}), ["n0"])] == ([gpus] if gpus else [])
+    assert [each.num_gpus for each in observe_queue(json.dumps({"jobs": [job]}), ["n0"], {})] == (
+        [gpus] if gpus else []
+    )
+
+
+WAITING = {"job_id": 3, "job_state": "PENDING", "submit_time": 1000, "tres_per_node": "gres:gpu:1", "node_count": 1}
+NODE = {"job_resources": {"allocated_nodes": [{"nodename": "n9"}]}, "gres_detail": ["gpu:1(IDX:0)"]}
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ({"tres_per_node": "gres:gpu:" + "9" * 4300}, "job 4.tres_per_node is 'gres:gpu:999"),
+        ({"tres_req_str": "gres/gpu=" + "9" * 4301}, "job 4.tres_req_str is"),
+        ({"node_count": None}, "job 4.node_count is None; it must be a whole number"),
+        ({"submit_time": math.inf}, "job 4.submit_time is nan; it must be a number"),
+        ({"submit_time": -1}, "job 4.submit_time is -1"),
+        ({"submit_time": 10**4299}, "job 4.submit_time is"),
+        ({"time_limit": "x"}, "job 4.time_limit is 'x'"),
+        ({"name": "x" * 1025}, "job 4.name is 'xxx"),
+        ({"job_state": 7}, "jobs[1].job_state is 7"),
+        ({"job_id": 0.5}, "jobs[1].job_id is 0.5"),
+        ({"job_state": "RUNNING", **NODE}, "job 4: holds GPUs on 'n9'; nodes of the setup are watched"),
+    ],
+)
+def test_a_damaged_job_of_a_queue_is_left_out_and_named_and_the_others_are_read(damage, why):
+    jobs = [WAITING, WAITING | {"job_id": 4} | damage, WAITING | {"job_id": 5, "name": "x" * 1024}]
+    left_out: dict[str, str] = {}
+    assert [job.name for job in observe_queue(json.dumps({"jobs": jobs}), ["n0"], left_out)] == ["3", "5"]
+    (said,) = left_out.values()
+    assert why in said
+    assert len(said) < 200
+
+
+def test_a_queue_of_which_no_job_can_be_identified_is_not_slurms():
+    with pytest.raises(MurmurationError, match=r"jobs\[0\]: has no job_id"):
+        observe_queue('{"jobs": [{}, {"job_id": 3}]}', ["n0"], {})
+    assert observe_queue(json.dumps({"jobs": [WAITING | {"submit_time": -1}]}), ["n0"], {}) == []  # this one can
+
+
+def test_damaged_rows_of_a_recording_are_left_out_and_rows_of_one_job_are_shown_one_after_the_other(tmp_path):
+    path, left_out = tmp_path / "jobs.txt", dict[str, str]()
+    rows = (
+        "1|2024-03-04T08:00:00|2024-03-04T08:01:00|2024-03-04T08:02:00|gres/gpu=8|x",
+        "1|2024-03-04T08:00:00|2024-03-04T08:05:00|2024-03-04T08:06:00|gres/gpu=8|x",  # sacct --duplicates
+        "1|2024-03-04T08:06:00|2024-03-04T08:07:00|Unknown|gres/gpu=8|x",
+        "2|2024-03-04T08:00:00|Unknown|2024-03-04T08:01:00|gres/gpu=8|a|b",
+        "3|0001-01-01T00:00:00|Unknown|Unknown|gres/gpu=8|x",
+        "4|2024-03-04T08:00:00|Unknown|Unknown|gres/gpu=" + "9" * 4301 + "|x",
+        "5|2024-03-04T08:00:00|Unknown|Unknown|gres/gpu=8|" + "x" * 140_000,
+        "6|2024-03-04T08:00:00|Unknown|Unknown|gres/gpu=8|\u2028caf\udce9",
+    )
+    content = "|".join((*NEEDED, "JobName")) + "\n" + "\n".join(rows)
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    looks = list(observe_recording(path, CLUSTER, left_out))
+    shown = [[(job.name, bool(job.gpus)) for job in jobs if job.name == "1"] for _, jobs in looks]
+    assert shown == [[("1", runs)] for runs in (False, True, False, True, False, True)]
+    assert all("6" in [job.name for job in jobs] for _, jobs in looks)
+    assert list(left_out) == [f"line {number}" for number in (5, 6, 7, 8)]
+    shadow, _ = watching(tmp_path / "j")
+    for now, jobs in looks:
+        shadow.look(now, jobs)
+    assert shadow.num_rounds == 6
+
+
+class Failing(Fifo):
+    """Fails while it is told to."""
+
+    fails = False
+
+    def schedule(self, view):
+        if self.fails:
+            raise KeyError("x")
+        return super().schedule(view)
+
+
+def test_a_scheduler_that_fails_in_one_round_begins_anew_in_the_next(tmp_path, monkeypatch):
+    shadow, _ = watching(tmp_path / "j", Failing)
+    first, second = ObservedJob("a", 1e9, 2, 600.0), ObservedJob("b", 1e9 + 1, 2, 600.0)
+    assert set(shadow.look(1e9 + 5, [first])) == {"a"}
+    monkeypatch.setattr(Failing, "fails", True)
+    for _ in range(2):
+        with pytest.raises(RoundFailedError, match="the scheduler failed .KeyError: 'x'"):
+            shadow.look(1e9 + 6, [first, second])
+    monkeypatch.setattr(Failing, "fails", False)
+    assert set(shadow.look(1e9 + 7, [first, second])) == {"a", "b"}
+    assert shadow.num_rounds == 2
+
+
+def test_a_job_may_come_back_be_listed_twice_run_on_a_drained_node_or_hold_gpus_that_cannot_be(tmp_path):
+    shadow, journal = watching(tmp_path / "j")
+    waits, runs = ObservedJob("a", 1e9, 2, 600.0), ObservedJob("b", 1e9, 2, 600.0, 1e9 + 1, {3: 2})
+    assert set(shadow.look(1e9 + 5, [waits, waits, runs])) == {"a"}
+    assert shadow.look(1e9 + 6, [runs]) == {}
+    assert set(shadow.look(1e9 + 7, [waits, runs])) == {"a"}  # it is back
+    assert set(shadow.look(1e9 + 8, [waits, runs], frozenset({3}))) == {"a"}  # b runs to its end
+    too_many = [replace(runs, name=name, gpus={3: count}) for name, count in (("c", 7), ("d", 9))]
+    assert set(shadow.look(1e9 + 9, [waits, runs, *too_many, replace(waits, name="e", num_gpus=10**9)])) == {"a"}
+    assert list(shadow.left_out) == ["c", "d", "e"]
+    assert journal.counts["job observed"] == 3
+
+
+def test_a_model_that_runs_nowhere_is_refused_at_once(tmp_path):
+    class Nowhere(Curved):
+        def throughput(self, model, configuration):
+            return 0.0
+
+    with pytest.raises(MurmurationError, match="model=any: does not run on"):
+        watching(tmp_path / "j", setup=Setup(CLUSTER, Nowhere()))
 
 
 def test_jobs_of_others_on_a_real_slurm_are_shown(testbed, tmp_path):
@@ -156,7 +266,7 @@ def test_jobs_of_others_on_a_real_slurm_are_shown(testbed, tmp_path):
     names = [node.name for node in adapter.nodes()]
 
     def running():
-        found = observe_queue(adapter.queue(), names)
+        found = observe_queue(adapter.queue(), names, {})
         return found if sum(each.gpus is not None for each in found) == 2 else None
 
     jobs = sorted(wait_for(running), key=lambda each: int(each.name))

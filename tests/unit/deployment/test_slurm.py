@@ -1,6 +1,7 @@
 """The adapter to Slurm: recorded output of its commands, and a real Slurm on this machine where it is installed."""
 
 import json
+import math
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -88,6 +89,43 @@ def test_damaged_output_is_refused_in_one_line(text):
     assert str(raised.value).isprintable()
 
 
+OWN = {"job_id": 7, "comment": f"murmuration/{OWNER}/1/1/n0=2", "job_state": "RUNNING", "user_name": "root"}
+OWN |= {"het_job_id": 0, "batch_host": "n0"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"comment": 3},
+        {"comment": f"murmuration/{OWNER}/{'1' * 5000}/1/n0=1"},
+        {"job_id": None},
+        {"job_state": [7]},
+        {"het_job_id": 7, "job_state": "COMPLETED"},  # it is no part of our task
+        {"het_job_id": math.inf},
+        {"batch_host": "x" * 2000},
+    ],
+)
+@pytest.mark.filterwarnings("ignore:squeue --json")
+def test_a_damaged_job_hides_no_task_of_a_bridge(damage):
+    other = OWN | {"job_id": 6, "comment": f"murmuration/{OWNER}/9/1/n0=1"} | damage
+    for jobs in ([OWN, other], [other, OWN]):
+        own = TaskStatus("7", TaskNote(OWNER, 1, 1, {"n0": 2}), "running", "n0")
+        assert own in read_tasks(json.dumps({"jobs": jobs}), "root")
+
+
+def test_a_task_that_is_left_out_is_named():
+    with pytest.warns(UserWarning, match=r"squeue --json: job 7.het_job_id is nan; .*left out"):
+        assert read_tasks(json.dumps({"jobs": [OWN | {"het_job_id": math.nan}]}), "root") == []
+
+
+def test_a_damaged_node_is_not_taken_for_one_that_is_down():
+    node = {"name": "n0", "gres": "gpu:4", "state": "idle", "cpus": 8, "real_memory": 1000}
+    assert read_nodes(json.dumps({"nodes": [node | {"temperature": math.inf, "free_memory": 10**4299}]}))
+    for damage in ({"gres": "gpu:" + "9" * 4301}, {"cpus": math.nan}):
+        with pytest.raises(MurmurationError, match=r"nodes\[1\]"):
+            read_nodes(json.dumps({"nodes": [node, node | damage]}))
+
+
 def test_an_empty_list_beside_an_error_is_no_empty_queue():
     """`squeue --json` prints it, with status 0, while slurmctld is down."""
     text = json.dumps(
@@ -108,6 +146,16 @@ def test_a_command_that_is_missing_or_fails_is_a_refusal(monkeypatch, tmp_path):
     with pytest.raises(ActionRefusedError, match="squeue: no") as raised:
         SlurmAdapter().tasks()
     assert str(raised.value).isprintable()
+    script.write_text("#!/bin/sh\nprintf 'caf\\351' >&2; exit 1\n")
+    with pytest.raises(ActionRefusedError, match="squeue: caf\ufffd"):
+        SlurmAdapter().tasks()
+    (tmp_path / "answer").write_bytes(json.dumps({"jobs": [OWN | {"name": "@"}]}).encode().replace(b"@", b"caf\xe9"))
+    script.write_text(f"#!/bin/sh\ncat {tmp_path}/answer\n")
+    assert [task.name for task in SlurmAdapter().tasks()] == ["7"]
+    script.chmod(0o644)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ActionRefusedError, match="squeue: cannot be run"):
+        SlurmAdapter().tasks()
 
 
 def test_a_signal_to_a_task_that_ends_at_that_instant_is_no_refusal_but_a_crash_of_scancel_is(monkeypatch, tmp_path):
@@ -189,7 +237,7 @@ def test_the_rest_daemon_is_asked_in_its_newest_version_with_the_token_of_the_us
         f"{path}/job/1": (200, "{}"),
     }
     with Daemon(answers) as daemon:
-        adapter = SlurmRestAdapter(daemon.address, {"SLURM_JWT": "secret", "SLURM_USER_NAME": "ada"})
+        adapter = SlurmRestAdapter(daemon.address, {"SLURM_JWT": "secret", "SLURM_USER_NAME": "root"})
         assert list(adapter.nodes()) == read_nodes(answers[f"{path}/nodes"][1])
         ended, running = adapter.tasks()
         adapter.stop(running)
@@ -199,7 +247,7 @@ def test_the_rest_daemon_is_asked_in_its_newest_version_with_the_token_of_the_us
         ("DELETE", f"{path}/job/1"),
     ]
     headers = daemon.requests[-1][2]
-    assert (headers["X-SLURM-USER-NAME"], headers["X-SLURM-USER-TOKEN"]) == ("ada", "secret")
+    assert (headers["X-SLURM-USER-NAME"], headers["X-SLURM-USER-TOKEN"]) == ("root", "secret")
 
 
 def test_errors_of_the_rest_daemon_are_refusals_in_one_line():

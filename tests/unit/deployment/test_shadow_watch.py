@@ -1,0 +1,144 @@
+"""Shadow mode beside a real Slurm, whose users choose hostile names and whose squeue fails one time in ten.
+
+`MURMURATION_SHADOW_MINUTES=30 pytest -s tests/unit/deployment/test_shadow_watch.py` watches for longer.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from deployment.bridge import JOURNAL
+from deployment.journal import read_journal
+from tests.unit.deployment.test_jobs import ROOT, wait_for
+
+MINUTES = float(os.environ.get("MURMURATION_SHADOW_MINUTES", "0.25"))
+INTERVAL = 2.0 if MINUTES > 1 else 0.4  # seconds between looks
+NAMES = (
+    b"caf\xe9",
+    b"x" * 1024,
+    b"\xff\xfe\xc3",
+    b'a\nb\tc"\\\x1b[2J',
+    b"[/x][link=file:///etc/passwd]x[/link]",
+    b"a|b|gres/gpu=9",
+    "\u202e\u2028é\U0001f600".encode(),
+    b"",
+    b"-1",
+    b"murmuration-0",
+)
+SIZES = (
+    ["--gres=gpu:1"],
+    ["--gres=gpu"],
+    ["--nodes=2", "--gres=gpu:2"],
+    ["--gpus-per-task=1", "--ntasks=2"],
+    ["--gpus=3"],
+    ["--gres=gpu:1", "--time=99999999999"],
+    ["--gres=gpu:1", "--comment=murmuration/root.0f-0/0/1/n0=1"],
+    ["--gres=gpu:1", b"--comment=\xff" + b"c" * 1000],
+    ["--gres=gpu:1", "--array=0-2"],
+    ["--nodes=1", "--gres=gpu:2", ":", "--nodes=1", "--gres=gpu:1"],
+    ["--gres=gpu:1K"],  # of these Slurm makes a job that has failed
+    ["--gres=gpu:99999999999"],
+    ["--gres=gpu:4", "--nodes=9"],
+    ["--nodes=1"],
+)
+SQUEUE = """#!/bin/sh
+n=$(($(cat {folder}/count 2>/dev/null || echo 0) + 1))
+echo $n > {folder}/count
+case $n in
+    *15) echo 'slurm_load_jobs error: \033[2J' >&2; exit 1;;
+    *35) kill -SEGV $$;;
+    *55) {squeue} "$@" | head -c 3000;;
+    *75) echo '{{"errors": [{{"error": "Unable to contact slurm controller"}}], "jobs": []}}';;
+    *95) printf '\\377\\000';;
+    *5) exit 1;;
+    *) exec {squeue} "$@";;
+esac
+"""
+
+
+def submit(testbed, rng, seconds):
+    """Submit one job of somebody, which Slurm may refuse; let an earlier one come back or end."""
+    user = ["--uid=nobody"] if rng.random() < 0.5 else []
+    name, size = rng.choice(NAMES), rng.choice(SIZES)
+    words = ["sbatch", "--parsable", *user, b"--job-name=" + name, "--output=/dev/null", "--chdir=/tmp", *size]
+    script = f"#!/bin/sh\nsleep {seconds}\n".encode()
+    done = subprocess.run(words, input=script, env=testbed.environment, capture_output=True)
+    if rng.random() < 0.3 and (number := done.stdout.decode().strip()):
+        other = str(rng.randint(max(int(number) - 9, 1), int(number)))
+        again = rng.choice((["scontrol", "requeue", other], ["scontrol", "hold", other], ["scancel", other]))
+        subprocess.run(again, env=testbed.environment, capture_output=True)
+
+
+def gpu_jobs(testbed):
+    """Return the ids of all jobs with GPUs that have waited or run for several looks; Slurm keeps them for an hour."""
+    text = subprocess.run(["squeue", "--json", "--states=all"], env=testbed.environment, capture_output=True).stdout
+    jobs = json.loads(text.decode(errors="replace"))["jobs"]
+    kinds = ("tres_per_job", "tres_per_node", "tres_per_task")
+    long = [job for job in jobs if not 0 < job["end_time"] <= job["submit_time"] + 4.0 * INTERVAL + 1.0]
+    return {str(job["job_id"]) for job in long if any(job[kind] for kind in kinds)}
+
+
+def ask_slurm(testbed, *words):
+    subprocess.run(words, env=testbed.environment, capture_output=True, check=True)
+
+
+@pytest.mark.slow
+def test_a_shadow_outlives_hostile_jobs_and_a_slurm_that_fails_and_sees_every_job(testbed, tmp_path):
+    real = shutil.which("squeue")
+    wrapper = tmp_path / "squeue"
+    wrapper.write_text(SQUEUE.format(folder=tmp_path, squeue=real))
+    wrapper.chmod(0o755)
+    words = [sys.executable, "scripts/shadow.py", "scheduler=fifo", f"interval={INTERVAL}"]
+    words += ["cluster.groups=[{gpu_type:V100,num_nodes:3,num_gpus:4,cpu_cores:64,memory:20}]"]
+    words += [f"hydra.run.dir={tmp_path / 'run'}"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    out, rng, seconds = tmp_path / "out.txt", random.Random(64), 6.0 + 6.0 * INTERVAL
+    with out.open("wb") as file:
+        shadow = subprocess.Popen(
+            words, cwd=ROOT, env={**testbed.environment, "PATH": path}, stdout=file, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_for(lambda: b"watching" in out.read_bytes() or shadow.poll() is not None)
+        began, faults = time.monotonic(), [0.3, 0.5, 0.6]
+        while (share := (time.monotonic() - began) / (60.0 * MINUTES)) < 1.0 and shadow.poll() is None:
+            submit(testbed, rng, seconds)
+            time.sleep(rng.expovariate(1.0 / (2.0 * INTERVAL)))
+            if faults and share > faults[0]:
+                if len(faults) == 3:
+                    ask_slurm(testbed, "scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
+                elif len(faults) == 2:
+                    ask_slurm(testbed, "scontrol", "update", "NodeName=n2", "State=RESUME")
+                else:
+                    testbed.end_daemon("slurmctld", crash=True)
+                    time.sleep(3.0 * INTERVAL)
+                    testbed.start_control()
+                faults.pop(0)
+        time.sleep(4.0 * INTERVAL)
+        wanted = gpu_jobs(testbed)
+        assert shadow.poll() is None, out.read_text()
+        shadow.send_signal(signal.SIGINT)
+        shadow.wait(60)
+    finally:
+        shadow.kill()
+        shadow.wait()
+    said = out.read_text(encoding="utf-8")  # which a byte of a name that is no UTF-8 would end
+    lines = list(read_journal(tmp_path / "run" / JOURNAL))
+    seen = {line["job"] for line in lines if (line["phase"], line["action"]) == ("observed", "job")}
+    left_out = {line["job"] for line in lines if line["action"] == "read"}
+    print(
+        f"\n{len(wanted)} jobs with GPUs, {len(seen & wanted)} seen, {len(left_out)} left out\n{said.splitlines()[-1]}"
+    )
+    assert "Traceback" not in said
+    assert all(line.isprintable() for line in said.splitlines())
+    assert wanted <= seen | left_out
+    assert len(seen) > 5
+    assert re.search(r"\d+ rounds, .*, [1-9]\d* looks failed", said.splitlines()[-1])
+    assert any(line["action"] == "look" and line["phase"] == "carried out" for line in lines)

@@ -105,6 +105,7 @@ class Bridge:
         self._due_since: float | None = None
         self._down: frozenset[int] = frozenset()
         self._strays: dict[str, tuple[float, float]] = {}  # when each was seen first, and asked to stop last
+        self._told_refused = ""  # why the last decision was refused
         self.num_looks = 0
 
     @property
@@ -140,6 +141,7 @@ class Bridge:
             self._checks.check(decision)
         except AllocationError as error:  # nothing of it is carried out, and the scheduler is asked again
             self._refused("decision", {"now": state.time}, error)
+            self._told_refused = str(error)
             return
         self._next_decision = decision.next_decision
         self._carry_out(decision, since)
@@ -269,7 +271,8 @@ class Bridge:
         if on_down:
             states = [run.state(now, self.clock.began, self.rules.knows_work) for run in self._open()]
         worked = {job: self.runs[job].spec.work for job in new if self.runs[job].done}
-        return ClusterState(now, specs, new, self._down, tuple(states), worked)
+        refused, self._told_refused = self._told_refused, ""
+        return ClusterState(now, specs, new, self._down, tuple(states), worked, refused)
 
     def _carry_out(self, decision: Decision, since: float) -> None:
         """Stop and start jobs as decided: first all stops, then all starts."""

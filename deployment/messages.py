@@ -92,8 +92,14 @@ def write_beginning(beginning: Beginning) -> bytes:
 
 
 def write_round(state: ClusterState) -> bytes:
-    """Return the line of a round: JOB_SUBMITTED and JOB_COMPLETED for what is new, then REQUESTED_CALL."""
-    events = [("JOB_SUBMITTED", {"job_id": spec.id, "job": _job(spec)}) for spec in state.submitted]
+    """Return the line of a round: what is new, then REQUESTED_CALL.
+
+    New are DECISION_REFUSED, if the last decision was, JOB_SUBMITTED and JOB_COMPLETED.
+    """
+    events: list[tuple[str, dict[str, Any]]] = (
+        [("DECISION_REFUSED", {"message": state.refused})] if state.refused else []
+    )
+    events += [("JOB_SUBMITTED", {"job_id": spec.id, "job": _job(spec)}) for spec in state.submitted]
     for job, service in state.completed.items():
         ended: dict[str, Any] = {"job_id": job, "attained_service": service}
         if job in state.completed_work:
@@ -243,8 +249,12 @@ def read_round(now: float, events: list[tuple[str, Entry]]) -> ClusterState:
         raise ProtocolError(
             f"message at now = {now:g}: its last event must be REQUESTED_CALL, with the state of the cluster"
         )
+    refused = ""
     for name, data in events[:-1]:
-        if name == "JOB_SUBMITTED":
+        if name == "DECISION_REFUSED":
+            data.only("message")
+            refused = data.field("message").text(100_000)
+        elif name == "JOB_SUBMITTED":
             data.only("job_id", "job")
             submitted.append(_read_job(data.field("job_id").whole(0, MOST_JOBS), data.field("job")))
         elif name == "JOB_COMPLETED":
@@ -255,7 +265,8 @@ def read_round(now: float, events: list[tuple[str, Entry]]) -> ClusterState:
                 completed_work[job] = work.number(most=LARGEST)
         else:
             raise ProtocolError(
-                f"{data.place}: event type {name!r}; types are JOB_SUBMITTED, JOB_COMPLETED, REQUESTED_CALL"
+                f"{data.place}: event type {name!r}; types are DECISION_REFUSED, JOB_SUBMITTED, JOB_COMPLETED, "
+                "REQUESTED_CALL"
             )
     call = events[-1][1]
     call.only("down", "jobs")
@@ -267,6 +278,7 @@ def read_round(now: float, events: list[tuple[str, Entry]]) -> ClusterState:
         frozenset() if down is None else frozenset(each.whole(0, MAX_NODES) for each in down.items()),
         tuple(_read_state(each) for each in call.field("jobs").items(MOST_JOBS)),
         completed_work,
+        refused,
     )
 
 

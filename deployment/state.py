@@ -53,6 +53,7 @@ class ClusterState:
         down: nodes that cannot run jobs now.
         jobs: all jobs in the system, by ascending id.
         completed_work: samples that completed jobs have processed, where that is known.
+        refused: why the last decision was refused, so that nothing of it was done; empty if it was not.
     """
 
     time: Seconds
@@ -61,6 +62,7 @@ class ClusterState:
     down: frozenset[NodeId] = frozenset()
     jobs: tuple[JobState, ...] = ()
     completed_work: Mapping[JobId, Samples] = field(default_factory=dict)
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

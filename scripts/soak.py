@@ -3,6 +3,8 @@
 python scripts/soak.py
 python scripts/soak.py minutes=1 seed=7
 python scripts/soak.py jobs=1000000
+python scripts/soak.py fuzz=1
+python scripts/soak.py kills=30
 """
 
 import os
@@ -14,12 +16,21 @@ from launch import command
 from envs.evaluation.files import write_whole
 from launch.describe import describe_soak
 from launch.descriptions import SoakRun
+from launch.fuzzing.all import fuzz_all
+from launch.killing import survive_kills
 from launch.soaking import Tally, check_flat, long_episode, worlds_until
 
 
 @command("soak", describe_soak)
 def main(run: SoakRun, folder: Path) -> None:
     """Play, print the counts, write soak.json; fail at the first result that cannot be. Ctrl-C keeps the counts."""
+    if run.fuzz is not None:
+        for count in fuzz_all(run.fuzz, run.seed):
+            print(count, flush=True)
+        return
+    if run.kills is not None:
+        print(survive_kills(run.kills, run.seed, folder))
+        return
     tally, counts = Tally(), folder / "soak.json"
     try:
         tally = worlds_until(run.minutes, run.seed, tally) if run.jobs is None else long_episode(run.jobs, run.seed)

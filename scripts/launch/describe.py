@@ -473,7 +473,7 @@ def describe_reproduction(cfg: DictConfig) -> ReproductionRun:
 
 def describe_soak(cfg: DictConfig) -> SoakRun:
     """Describe a soak."""
-    return SoakRun(cfg.minutes, cfg.jobs, cfg.seed, cfg.growth)
+    return SoakRun(cfg.minutes, cfg.jobs, cfg.fuzz, cfg.kills, cfg.seed, cfg.growth)
 
 
 def describe_validation(cfg: DictConfig) -> ValidationRun:

@@ -237,6 +237,8 @@ class SoakRun:
 
     minutes: float  # of CPU time
     jobs: int | None  # of one long episode instead
+    fuzz: float | None  # of the inputs in FUZZES, instead
+    kills: int | None  # of a bridge, instead
     seed: int
     growth: float  # MB
 

@@ -43,6 +43,7 @@ STATE = ClusterState(
         JobState(1, work_done=20.5),
     ),
     {7: 300.0},
+    "job 3: needs 3 GPUs",
 )
 
 

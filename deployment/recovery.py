@@ -69,6 +69,8 @@ def _recover_one(run: JobRun, line: dict[str, Any], nodes: Mapping[str, NodeId])
             run.lose(line["time"])
             if line["counts"]:
                 run.count_loss(line["work_done"])
+        case "report", _:
+            run.faults.add(line["why"])
         case "give up", _:
             run.given_up = True
 

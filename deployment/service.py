@@ -79,7 +79,11 @@ class Session:
         self._now = now
         if self._mirror is None:
             return self._begin(events)
-        return write_decision(now, self._decide(self._mirror, self._mirror.observe(read_round(now, events))))
+        state = read_round(now, events)
+        view = self._mirror.observe(state)
+        if state.submitted:
+            self._mirror.check_runnable()
+        return write_decision(now, self._decide(self._mirror, view))
 
     def _decide(self, mirror: Mirror, view: MirrorView) -> Decision:
         """Return the scheduler's decision; none leaves that the simulator would refuse."""

@@ -44,11 +44,11 @@ class ServiceRules:
     patience: Seconds | None = 3600.0
 
     def __post_init__(self) -> None:
-        for name, kind in (("clusters", int), ("clients", int), ("patience", int | float)):
+        for name, numbers in (("clusters", int), ("clients", int), ("patience", int | float)):
             value = getattr(self, name)
             if value is None and name != "clients":
                 continue
-            if isinstance(value, bool) or not isinstance(value, kind) or not 0 < value <= MOST:
+            if isinstance(value, bool) or not isinstance(value, numbers) or not 0 < value <= MOST:
                 wanted = "a number of seconds" if name == "patience" else "a whole number"
                 raise MurmurationError(f"{name}={value}: must be {wanted} above 0 and at most {MOST:,}")
 

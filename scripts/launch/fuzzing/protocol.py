@@ -99,8 +99,8 @@ class Cluster:
     @classmethod
     def draw(cls, rng: np.random.Generator, *, observed: bool) -> "Cluster":
         """Return a cluster of two to four nodes without jobs."""
-        kinds = ["fast", *rng.choice(["fast", "slow"], int(rng.integers(1, 4))).tolist()]
-        nodes = tuple(NodeSpec(kind, int(rng.choice([2, 4]))) for kind in kinds)
+        gpu_types = ["fast", *rng.choice(["fast", "slow"], int(rng.integers(1, 4))).tolist()]
+        nodes = tuple(NodeSpec(gpu_type, int(rng.choice([2, 4]))) for gpu_type in gpu_types)
         return cls(rng, ClusterSpec(nodes, "fuzzed"), observed)
 
     def begin(self) -> bytes:

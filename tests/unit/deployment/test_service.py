@@ -205,7 +205,7 @@ def test_a_cluster_that_sends_no_whole_message_is_told_so_and_left(serving, drip
 
 
 @pytest.mark.parametrize("act", [stop, lambda view: 1 / 0, place(gpus=9)])
-def test_a_fault_of_the_scheduler_ends_one_session_and_not_the_server(serving, act):
+def test_a_fault_of_the_scheduler_ends_one_session_and_not_the_service(serving, act):
     connect, said, thread = serving(Faulty(lambda view: act(view) if view.time == 0 else view.allocation()), clusters=2)
     healthy, hit = connect(), connect()
     later = ClusterState(5.0, (JobSpec(0, 1.0, 2, 9.0, "any"),), jobs=(JobState(0),))

@@ -197,8 +197,6 @@ class Mirror:
         check_state(state, self.setup.cluster, self.jobs, self.done)
         self._check_table()
         workload, table = self._workload(), ThroughputTable.of(self.setup, self.models, self.most_gpus)
-        if state.submitted:
-            check_runnable(workload, self.setup.cluster, table)
         beliefs = None
         if self.setup.scenario.information.hides_throughput:
             for each in state.jobs:
@@ -212,6 +210,15 @@ class Mirror:
         self._overwrite(episode, state)
         self._view = episode._true_view
         return self._view
+
+    def check_runnable(self) -> None:
+        """Check that each job has a placement on the empty cluster, as the simulator does with a workload.
+
+        Raises:
+            ClusterError: names the first job that can never run.
+        """
+        cluster = self.setup.cluster
+        check_runnable(self._workload(), cluster, ThroughputTable.of(self.setup, self.models, self.most_gpus))
 
     def check(self, decision: Decision) -> None:
         """Check a decision about the state that was observed last, as the simulator checks an allocation.

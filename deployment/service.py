@@ -44,11 +44,11 @@ class ServiceRules:
     patience: Seconds | None = 3600.0
 
     def __post_init__(self) -> None:
-        for name, kind in (("clusters", int), ("clients", int), ("patience", int | float)):
+        for name, numbers in (("clusters", int), ("clients", int), ("patience", int | float)):
             value = getattr(self, name)
             if value is None and name != "clients":
                 continue
-            if isinstance(value, bool) or not isinstance(value, kind) or not 0 < value <= MOST:
+            if isinstance(value, bool) or not isinstance(value, numbers) or not 0 < value <= MOST:
                 wanted = "a number of seconds" if name == "patience" else "a whole number"
                 raise MurmurationError(f"{name}={value}: must be {wanted} above 0 and at most {MOST:,}")
 
@@ -79,7 +79,11 @@ class Session:
         self._now = now
         if self._mirror is None:
             return self._begin(events)
-        return write_decision(now, self._decide(self._mirror, self._mirror.observe(read_round(now, events))))
+        state = read_round(now, events)
+        view = self._mirror.observe(state)
+        if state.submitted:
+            self._mirror.check_runnable()
+        return write_decision(now, self._decide(self._mirror, view))
 
     def _decide(self, mirror: Mirror, view: MirrorView) -> Decision:
         """Return the scheduler's decision; none leaves that the simulator would refuse."""

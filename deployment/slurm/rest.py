@@ -85,11 +85,11 @@ class SlurmRestAdapter(SlurmAdapter):
                 raise
 
     def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname, self._parts.port
+        name, port = str(self._parts.hostname), self._parts.port
         if self._verified is not None:
-            return http.client.HTTPSConnection(str(host), port, timeout=self._patience, context=self._verified)
+            return http.client.HTTPSConnection(name, port, timeout=self._patience, context=self._verified)
         if self._parts.scheme == "http":
-            return http.client.HTTPConnection(str(host), port, timeout=self._patience)
+            return http.client.HTTPConnection(name, port, timeout=self._patience)
         return _UnixConnection(self._parts.path, self._patience)
 
     def _request(self, method: str, path: str) -> str:
@@ -126,12 +126,12 @@ def _split(address: str) -> SplitResult:
     )
 
 
-def _is_here(host: str | None) -> bool:
-    """Whether a host is this machine by its very name."""
+def _is_here(name: str | None) -> bool:
+    """Return whether an address is that of this machine."""
     try:
-        return ipaddress.ip_address(host or "").is_loopback
+        return ipaddress.ip_address(name or "").is_loopback
     except ValueError:
-        return host == "localhost"
+        return name == "localhost"
 
 
 def find_adapter(rest: str, environment: Mapping[str, str] | None = None) -> SlurmAdapter:

@@ -58,10 +58,10 @@ def test_https_is_answered_only_where_the_certificate_is_trusted(certificate, mo
     assert daemon.requests[-1][2]["X-SLURM-USER-TOKEN"] == "secret"
 
 
-@pytest.mark.parametrize("host", ["node0", "127.0.0.1.example", "10.0.0.1", "[fe80::1]"])
-def test_a_token_is_not_sent_over_plain_http_to_another_machine(host, monkeypatch):
+@pytest.mark.parametrize("name", ["node0", "127.0.0.1.example", "10.0.0.1", "[fe80::1]"])
+def test_a_token_is_not_sent_over_plain_http_to_another_machine(name, monkeypatch):
     monkeypatch.setattr(SlurmRestAdapter, "_request", lambda *_: pytest.fail("it was asked"))
     with pytest.raises(
         MurmurationError, match=r"SLURM_JWT is not sent over plain http to another machine; use https://"
     ):
-        SlurmRestAdapter(f"http://{host}:6820", {"SLURM_JWT": "secret"})
+        SlurmRestAdapter(f"http://{name}:6820", {"SLURM_JWT": "secret"})

@@ -81,9 +81,9 @@ def gpu_jobs(testbed):
     """Return the ids of all jobs with GPUs that have waited or run for several looks; Slurm keeps them for an hour."""
     text = subprocess.run(["squeue", "--json", "--states=all"], env=testbed.environment, capture_output=True).stdout
     jobs = json.loads(text.decode(errors="replace"))["jobs"]
-    kinds = ("tres_per_job", "tres_per_node", "tres_per_task")
+    fields = ("tres_per_job", "tres_per_node", "tres_per_task")
     long = [job for job in jobs if not 0 < job["end_time"] <= job["submit_time"] + 4.0 * INTERVAL + 1.0]
-    return {str(job["job_id"]) for job in long if any(job[kind] for kind in kinds)}
+    return {str(job["job_id"]) for job in long if any(job[field] for field in fields)}
 
 
 def ask_slurm(testbed, *words):

@@ -110,7 +110,7 @@ def observe_recording(
     waiting = sorted(
         enumerate(rows), key=lambda each: (each[1][1], each[0]), reverse=True
     )  # the next to be submitted is last
-    present: dict[int, Row] = {}  # by number of the row
+    present: dict[int, _Row] = {}  # by number of the row
     placed: dict[int, dict[NodeId, int]] = {}
     for now in times:
         while waiting and waiting[-1][1][1] <= now:
@@ -142,10 +142,10 @@ def _first_fit(free: Sequence[int], want: int) -> dict[NodeId, int]:
     return found if sum(found.values()) == want else {}
 
 
-Row = tuple[ObservedJob, float, float, float]  # with the times of submission, begin and end
+_Row = tuple[ObservedJob, float, float, float]  # with the times of submission, begin and end
 
 
-def _rows(path: Path, left_out: dict[str, str]) -> list[Row]:
+def _rows(path: Path, left_out: dict[str, str]) -> list[_Row]:
     """Return each job with its times, in the order of the file."""
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:  # names may have other separators
@@ -172,7 +172,7 @@ def _rows(path: Path, left_out: dict[str, str]) -> list[Row]:
     return rows
 
 
-def _row(head: Sequence[str], row: Sequence[str], place: str) -> Row | None:
+def _row(head: Sequence[str], row: Sequence[str], place: str) -> _Row | None:
     """Return what a row says; None if its job has no GPUs or was not submitted, or if it is a step of a job."""
     if len(row) != len(head):
         raise ProtocolError(f"{place}: has {len(row)} fields; it must have {len(head)}, as the first line")

@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployment.adapter import ActionRefusedError
 from deployment.bridge import JOURNAL, check_nodes
 from deployment.journal import CARRIED_OUT, REFUSED, SHADOWED, Journal
-from deployment.reading import ProtocolError
 from deployment.shadow import OBSERVED, ObservedJob, RoundFailedError, Shadow
 from deployment.slurm.observing import observe_queue, observe_recording
 from deployment.slurm.rest import find_adapter
-from envs.types import ClusterSpec, NodeId, as_line
+from envs.types import ClusterSpec, MurmurationError, NodeId, as_line
 from launch.descriptions import ShadowRun
 from launch.errors import RunFailedError
 from launch.films import find_actor
@@ -79,7 +77,7 @@ class Watch:
 
     def __init__(self, shadow: Shadow, journal: Journal, *, live: bool) -> None:
         self._shadow, self._journal, self._live = shadow, journal, live
-        self.changes, self.looks, self.rounds = 0, Failures("look", journal), Failures("round", journal)
+        self.changes, self.looks, self.rounds = 0, RepeatedFailures("look", journal), RepeatedFailures("round", journal)
         self._nodes: frozenset[str] | None = None
         self._told = 0  # jobs left out that were named
 
@@ -132,7 +130,7 @@ class Watch:
         return f"{self._shadow.num_rounds} rounds, {self.changes} changes ({changes}){counted}: {path}"
 
 
-class Failures:
+class RepeatedFailures:
     """Counts what fails again and again, and says when that begins and when it is over.
 
     Args:
@@ -183,6 +181,6 @@ def _live(run: ShadowRun, cluster: ClusterSpec, left_out: dict[str, str]) -> Ite
             down = frozenset(i for i, name in enumerate(names) if name not in up)
             jobs = observe_queue(adapter.queue(), names, left_out)
             yield Look(now, jobs, down, frozenset(node.name for node in nodes))
-        except (ActionRefusedError, ProtocolError) as error:
+        except MurmurationError as error:
             yield Look(now, failed=str(error))
         time.sleep(run.interval)

@@ -48,6 +48,7 @@ ALLOWED_IN_FILE = {
     ("envs/simulation/kernels.py", "kind"): "the kind of an event",
     ("envs/simulation/log.py", "kind"): "the kind of an event",
     ("envs/simulation/reference/log.py", "kind"): "the kind of an event",
+    ("scripts/launch/fuzzing/readers.py", "batch_host"): "the field of squeue --json",
     ("tests/conformance/audit.py", "kind"): "the kind of an event",
     ("tests/unit/deployment/test_slurm.py", "batch_host"): "the field of squeue --json",
     ("tests/unit/metrics/fabricated.py", "kind"): "the kind of an event",

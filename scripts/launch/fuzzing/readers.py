@@ -89,13 +89,13 @@ class Fuzz:
 
     def __init__(self, folder: Path, daemon: Daemon) -> None:
         self._folder, self._daemon = folder, daemon
-        self._kinds = (self._tasks, self._queue, self._nodes, self._recording, self._note, self._lines, self._rest)
+        self._readers = (self._tasks, self._queue, self._nodes, self._recording, self._note, self._lines, self._rest)
         self._shadow: Shadow | None = None
 
     def draw(self, rng: random.Random, number: int) -> tuple[Callable[[], object], bool]:
-        """Return what reads an input, and whether it was changed; the number chooses the kind of input."""
+        """Return what reads an input, and whether it was changed; the number chooses what reads it."""
         self._rng, self._intact = rng, rng.random() < 0.05
-        return self._kinds[number % len(self._kinds)](), not self._intact
+        return self._readers[number % len(self._readers)](), not self._intact
 
     def _tasks(self) -> Callable[[], object]:
         entries = _queue(self._rng)

@@ -81,9 +81,9 @@ def gpu_jobs(testbed):
     """Return the ids of all jobs with GPUs that have waited or run for several looks; Slurm keeps them for an hour."""
     text = subprocess.run(["squeue", "--json", "--states=all"], env=testbed.environment, capture_output=True).stdout
     jobs = json.loads(text.decode(errors="replace"))["jobs"]
-    kinds = ("tres_per_job", "tres_per_node", "tres_per_task")
+    fields = ("tres_per_job", "tres_per_node", "tres_per_task")
     long = [job for job in jobs if not 0 < job["end_time"] <= job["submit_time"] + 4.0 * INTERVAL + 1.0]
-    return {str(job["job_id"]) for job in long if any(job[kind] for kind in kinds)}
+    return {str(job["job_id"]) for job in long if any(job[field] for field in fields)}
 
 
 def ask_slurm(testbed, *words):
@@ -107,23 +107,21 @@ def test_a_shadow_outlives_hostile_jobs_and_a_slurm_that_fails_and_sees_every_jo
         )
     try:
         wait_for(lambda: b"watching" in out.read_bytes() or shadow.poll() is not None)
-        began, faults = time.monotonic(), [0.3, 0.5, 0.6]
-        while (share := (time.monotonic() - began) / (60.0 * MINUTES)) < 1.0 and shadow.poll() is None:
+        submissions = round(30.0 * MINUTES / INTERVAL)
+        for number in range(submissions):
+            assert shadow.poll() is None, out.read_text()
             submit(testbed, rng, seconds)
             time.sleep(rng.expovariate(1.0 / (2.0 * INTERVAL)))
-            if faults and share > faults[0]:
-                if len(faults) == 3:
-                    ask_slurm(testbed, "scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
-                elif len(faults) == 2:
-                    ask_slurm(testbed, "scontrol", "update", "NodeName=n2", "State=RESUME")
-                else:
-                    testbed.end_daemon("slurmctld", crash=True)
-                    time.sleep(3.0 * INTERVAL)
-                    testbed.start_control()
-                faults.pop(0)
+            if number == int(0.3 * submissions):
+                ask_slurm(testbed, "scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
+            elif number == int(0.5 * submissions):
+                ask_slurm(testbed, "scontrol", "update", "NodeName=n2", "State=RESUME")
+            elif number == int(0.6 * submissions):
+                testbed.end_daemon("slurmctld", crash=True)
+                time.sleep(3.0 * INTERVAL)
+                testbed.start_control()
         time.sleep(4.0 * INTERVAL)
         wanted = gpu_jobs(testbed)
-        assert shadow.poll() is None, out.read_text()
         shadow.send_signal(signal.SIGINT)
         shadow.wait(60)
     finally:

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 
 from launch.fuzzing.bridge import fuzz_decisions, fuzz_reports
 from launch.fuzzing.count import FuzzCount
+from launch.fuzzing.protocol import fuzz_protocol
 from launch.fuzzing.readers import fuzz_readers
 
 FUZZES: dict[Callable[[int, int], FuzzCount], int] = {
+    fuzz_protocol: 15_000,
     fuzz_readers: 20_000,
     fuzz_decisions: 2_000,
     fuzz_reports: 2_000,

@@ -108,7 +108,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
 
 @contextmanager
 def explaining_losses() -> Iterator[None]:
-    """Explain the loss of a worker that training cannot do without: a learner, or Ray itself.
+    """Explain an error of Ray itself, which training cannot do without; the loss of a runner raises none.
 
     Raises:
         MurmurationError: says how to continue.
@@ -120,7 +120,7 @@ def explaining_losses() -> Iterator[None]:
     except RayError as error:
         reason = " ".join(str(error).split())[:200]
         raise MurmurationError(
-            f"Ray has lost a learner or its node ({type(error).__name__}: {reason}); go on with  resume=<the run's "
+            f"Ray has failed ({type(error).__name__}: {reason}); go on with  resume=<the run's "
             "folder>  from the last iteration"
         ) from error
 

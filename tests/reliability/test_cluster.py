@@ -331,8 +331,8 @@ def test_evolution_strategies_are_the_same_to_the_bit_though_a_node_is_lost(repl
     assert equal(algorithm.network(), local.network())
 
 
-def test_a_lost_learner_is_one_line():
-    said = "Ray has lost a learner or its node .* go on with  resume="
+def test_a_failure_of_ray_in_training_is_one_line():
+    said = "Ray has failed .* go on with  resume="
     with pytest.raises(MurmurationError, match=said) as error, explaining_losses():
         raise ray.exceptions.ActorDiedError
     assert "\n" not in str(error.value)

@@ -9,7 +9,7 @@ from envs.evaluation.compiling import CompilingColumn
 from envs.evaluation.table import wide_console
 
 FIGURE_FORMATS = {
-    "train/return": "return {:,.0f}",
+    "train/mean_jct": "training {:,.0f} s",
     "imitation_agreement": "agreement {:.0%}",
     "validated": "mean JCT {:,.0f} s",
     "unfinished": "{:.3g} jobs unfinished",

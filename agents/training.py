@@ -317,8 +317,6 @@ class Trainer:
             state.iteration += 1
             spent = time.perf_counter() - began
             figures["throughput/cpu_seconds"] = time.process_time() - cpu
-            if "train/env_steps" in figures:
-                figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
             if state.num_episodes:
                 figures["throughput/episodes_per_second"] = state.num_episodes / spent
             state.cpu_time.append(figures["throughput/cpu_seconds"])

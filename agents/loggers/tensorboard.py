@@ -47,13 +47,13 @@ def layout_of(metric: str) -> dict[str, dict[str, list[Any]]]:
     return {
         "Overview": overview
         | {
-            "return of training episodes": ["Multiline", ["train/return"]],
-            "jobs unfinished in validation": ["Multiline", ["validation/num_unfinished"]],
+            "mean JCT of training episodes (s)": ["Multiline", ["train/mean_jct"]],
+            "validation: cost by task (s)": ["Multiline", ["validation/.*/cost$"]],
         },
         "Learning": {
             "entropy": ["Multiline", ["learner/entropy"]],
             "KL divergence": ["Multiline", ["learner/kl"]],
-            "explained variance": ["Multiline", ["learner/explained_variance", "train/group_explained_variance"]],
+            "variance that the critic explains": ["Multiline", ["learner/explained"]],
             "losses": ["Multiline", ["learner/policy_loss", "learner/value_loss"]],
         },
     }

@@ -2,8 +2,6 @@
 
 import os
 import pickle
-import signal
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 from torch import nn
 
+from agents.on_ray.connecting import LOCAL, connect
 from agents.on_ray.quiet import quieten
 from envs.types import CheckpointError, MurmurationError
 
@@ -33,31 +32,15 @@ def start_ray() -> bool:
     The environment variable RAY_ADDRESS names an existing cluster to join instead.
 
     Raises:
-        MurmurationError: no cluster answers there.
+        MurmurationError: Ray cannot be started, or no cluster answers there.
     """
     quieten()
     if ray.is_initialized():
         return False
-    if address := os.environ.get("RAY_ADDRESS"):
-        try:
-            ray.init(log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise MurmurationError(f"RAY_ADDRESS={address}: no Ray cluster answers there ({reason})") from error
-        return True
-    own = {"include_dashboard": False, "object_store_memory": 400_000_000}
-    with keeping_termination():
-        ray.init(address="local", log_to_driver=False, logging_level="ERROR", **own)  # never one that happens to run
+    address = os.environ.get("RAY_ADDRESS")
+    setting = f"RAY_ADDRESS={address}" if address else "trainer.method.num_env_runners"
+    connect(address or LOCAL, setting, object_store_memory=400_000_000)  # never one that happens to run
     return True
-
-
-@contextmanager
-def keeping_termination() -> Iterator[None]:
-    """Keep a handler of SIGTERM that this process has set: Ray's own ends the process without a word."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    if callable(before) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before)
 
 
 def start_ray_for(setting: str, runners: int) -> bool:
@@ -125,7 +108,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
 
 @contextmanager
 def explaining_losses() -> Iterator[None]:
-    """Explain the loss of a worker that training cannot do without: a learner, or Ray itself.
+    """Explain an error of Ray itself, which training cannot do without; the loss of a runner raises none.
 
     Raises:
         MurmurationError: says how to continue.
@@ -137,7 +120,7 @@ def explaining_losses() -> Iterator[None]:
     except RayError as error:
         reason = " ".join(str(error).split())[:200]
         raise MurmurationError(
-            f"Ray has lost a learner or its node ({type(error).__name__}: {reason}); go on with  resume=<the run's "
+            f"Ray has failed ({type(error).__name__}: {reason}); go on with  resume=<the run's "
             "folder>  from the last iteration"
         ) from error
 

@@ -1,4 +1,4 @@
-"""Starling: the strongest heuristic here, tuned; learned policies are compared with it."""
+"""Starling: a tuned heuristic, with which learned policies are compared. The forecast planner extends it."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -6,6 +6,7 @@ import ray
 
 from agents.methods.group_ppo import GroupPPOSettings
 from agents.networks import Blueprint
+from agents.on_ray.connecting import LOCAL, connect
 from agents.problems.options import OptionProblem, OptionTask
 from baselines import Las
 from benchmarks.report import Report
@@ -34,9 +35,7 @@ def measure_workers(report: Report, suite: Suite) -> None:
     world = OptionTask(str(size), Setup(cluster, performance, FULL), source)
     one: dict[str, float] = {}
     for count in suite.workers:
-        ray.init(
-            address="local", num_cpus=count, include_dashboard=False, log_to_driver=False, object_store_memory=STORE
-        )
+        connect(LOCAL, "parts=workers", num_cpus=count, object_store_memory=STORE)
         try:
             found = {
                 "episodes/s": episodes_per_second(world, count),

@@ -1,21 +1,17 @@
 """A Ray cluster on which episodes are played and agents are trained: found, joined, and left again."""
 
-import re
-import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from agents.on_ray.connecting import LOCAL, connect
 from envs.evaluation.failure import portable
 from envs.evaluation.spread import LostCallError, Spread
-from launch.errors import ChoiceError, explain_missing_extra, interrupt_on_termination
+from launch.errors import ChoiceError, explain_missing_extra
 
 _Result = TypeVar("_Result")
-LOCAL = "local"  # the value of `ray.address` that starts Ray on all cores of this machine
-CONNECT_SECONDS = 30.0
 RETRIES = 5  # of a call whose worker or machine is lost
-QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
 @contextmanager
@@ -23,7 +19,7 @@ def joined_cluster(address: str | None) -> Iterator[None]:
     """Join a cluster for the time of a script; nothing without an address.
 
     Raises:
-        ChoiceError: Ray is not installed, or no cluster answers.
+        MurmurationError: Ray is not installed or cannot be started, or no cluster answers.
     """
     if not address:
         yield
@@ -41,37 +37,17 @@ def join(address: str, started_here: str = "joined") -> None:
     """Join a Ray cluster, and print how large it is.
 
     Raises:
-        ChoiceError: Ray is not installed, or no cluster answers.
+        MurmurationError: Ray is not installed or cannot be started, or no cluster answers.
     """
     try:
         import ray
+
+        connect(address, f"ray.address={address}")
     except ImportError as error:
         raise ChoiceError(explain_missing_extra(error) or str(error)) from error
-    own = {"include_dashboard": False} if address == LOCAL else {}  # an existing cluster has its own settings
-    try:
-        try_to_connect(address)
-        ray.init(address=address, **QUIET, **own)
-        interrupt_on_termination()  # Ray has set a handler of its own
-    except (ConnectionError, ValueError, RuntimeError, OSError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ChoiceError(
-            f"ray.address={address}: no Ray cluster answers there ({reason}); start one with  ray start --head  and "
-            f"give its address, such as auto or 10.0.0.1:6379; {LOCAL} starts one on this machine"
-        ) from error
     nodes = sum(bool(node["Alive"]) for node in ray.nodes())
     cpus = ray.cluster_resources().get("CPU", 0.0)
     print(f"{started_here} Ray: {nodes} node{'s' * (nodes != 1)}, {cpus:g} CPUs", flush=True)
-
-
-def try_to_connect(address: str) -> None:
-    """Connect to the host and port of an address, if it has both: Ray itself would try again for many minutes.
-
-    Raises:
-        OSError: nothing listens there.
-        OverflowError: there is no such port.
-    """
-    if found := re.fullmatch(r"(?:ray://)?\[?([^\[\]/]+)\]?:(\d+)", address):
-        socket.create_connection((found[1], int(found[2])), CONNECT_SECONDS).close()
 
 
 def find_spread() -> Spread | None:

@@ -3,13 +3,13 @@
 import sys
 from typing import Any
 
-import ray
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
 from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 from ray.tune.registry import register_env
 
+from agents.on_ray.connecting import connect
 from envs import FlatObservations, OptionRules, Setup, SyntheticSource, TeamReward, default_model, parallel_env
 from envs.cluster import NodeGroup, build_cluster
 
@@ -25,7 +25,7 @@ def make_nodes(_: Any) -> ParallelPettingZooEnv:
     return ParallelPettingZooEnv(FlatObservations(nodes, key="observations"))
 
 
-ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+connect("local", "rllib_ppo.py", num_cpus=1)
 register_env("nodes", make_nodes)
 config = PPOConfig().environment("nodes").env_runners(num_env_runners=0).debugging(seed=0, log_level="ERROR")
 config.multi_agent(policies={"node"}, policy_mapping_fn=lambda *_, **__: "node")

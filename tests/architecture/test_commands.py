@@ -1,11 +1,16 @@
-"""Commands in the pages: their scripts exist, and their options are options of the script."""
+"""Commands and settings in the pages: scripts exist, their options are options of the script, and settings are read."""
 
+import dataclasses
+import inspect
 import re
 import shlex
+from typing import get_args, get_type_hints
 
 import pytest
+import yaml
 from hydra import compose
 from hydra.errors import ConfigCompositionException
+from hydra.utils import get_object
 
 from launch.arguments import parse_overrides, split_words, translate_overrides
 from launch.choices import open_configs, search_in
@@ -16,6 +21,12 @@ COMMAND = re.compile(r"(?:\.venv/bin/python|\bpython|\$PY) scripts/(?P<script>\w
 DECORATOR = re.compile(r'@command\("(?P<config>\w+)", \w+(?:, schedulers="(?P<schedulers>\w+)")?\)')
 SAVED = re.compile(r"`my_lab/(?P<path>[\w/]+\.yaml)`.*?```yaml\n(?P<text>.*?)```", re.DOTALL)
 PLACEHOLDER = re.compile(r"<[^>]*>")
+BLOCK, SPAN = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE), re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+SETTING = re.compile(r"[+~]{0,2}(?P<key>[a-z_]\w*(?:\.\w+)*)(?P<value>@[\w.]+=|=|$)")
+FILES = (".csv", ".json", ".md", ".py")
+GLOBAL = (".", "experiment", "task", "tuning")  # folders of conf/ whose files are not placed under the folder's name
+# Arguments of functions, in prose; what Hydra and a scheduler of the reader's have.
+OTHERS = ("categorical_actions", "key", "networks", "render_mode", "until", "hydra", "own")
 
 
 def commands(text):
@@ -106,3 +117,84 @@ def test_commands_of_pages_are_understood(repository, pages, configs, bases):
             failed.append(f"{path}: {script} {shlex.join(words)}: {error}")
     assert failed == []
     assert 5 < len(bases) < len(known)
+
+
+def settings_below(node, key):
+    """Yield the keys in a node of a YAML file, and those that the signatures of its classes take."""
+    for each in node if isinstance(node, list) else []:
+        yield from settings_below(each, key)
+    for name, value in node.items() if isinstance(node, dict) else []:
+        yield f"{key}{name}"
+        yield from settings_below(value, f"{key}{name}.")
+        if name == "_target_":
+            yield from parameters_of(get_object(value), key)
+        if name == "target" and "options" in node:
+            yield from parameters_of(get_object(value), f"{key}options.")
+
+
+def parameters_of(made, key):
+    """Yield the parameters of a class or function, and those of the data classes that they hold."""
+    hints = get_type_hints(made.__init__ if inspect.isclass(made) else made)
+    for name in inspect.signature(made).parameters:
+        yield f"{key}{name}"
+        for part in (hints.get(name), *get_args(hints.get(name))):
+            if dataclasses.is_dataclass(part):
+                yield from parameters_of(part, f"{key}{name}.")
+
+
+@pytest.fixture(scope="module")
+def settings(repository):
+    """All settings of conf/ with their endings: pages may leave out the beginning, as in `information.work`."""
+    found = set()
+    for path in sorted((repository / "conf").rglob("*.yaml")):
+        group = path.parent.relative_to(repository / "conf").as_posix()
+        found |= {group, *settings_below(yaml.safe_load(path.read_text()), "" if group in GLOBAL else f"{group}.")}
+        if group == "scheduler":
+            found.add(f"schedulers.{path.stem}")
+    return {key.split(".", start)[-1] for key in found for start in range(key.count(".") + 1)}, found
+
+
+def named_settings(text):
+    """Words of commands and of prose in code style."""
+    yield from (word for _, words in commands(text) for word in words)
+    yield from (word for span in SPAN.findall(BLOCK.sub("", text)) for word in span.split())
+
+
+def is_unknown(word, endings, found):
+    """Whether a word looks like a setting, by its first part or by a value, and is none."""
+    match = SETTING.match(word)
+    if not match or match["key"].endswith(FILES):
+        return False
+    first, *rest = [part for part in match["key"].split(".") if not part.isdigit()]
+    if first == "schedulers" and len(rest) > 1:
+        name = re.sub(r"_\d+$", "", rest[0])  # a second one of the same class
+        return f"schedulers.{name}" in found and ".".join(["scheduler", *rest[1:]]) not in found
+    is_setting = match["value"] or (rest and first in {key.partition(".")[0] for key in found})
+    return bool(is_setting) and first not in OTHERS and ".".join([first, *rest]) not in endings
+
+
+@pytest.mark.parametrize(
+    ("word", "unknown"),
+    [
+        ("trainer.method.num_learners", True),
+        ("trainer.method.num_env_runners=8", False),
+        ("information.throughput=observed", False),
+        ("informaton.throughput=observed", True),
+        ("+failures@scenario.failures=rsc1", False),
+        ("agent.options.reluctance=11", False),
+        ("recrod=true", True),
+        ("schedulers.planner_2.rollouts=2", False),
+        ("envs.types", False),
+        ("results.md", False),
+    ],
+)
+def test_a_setting_that_does_not_exist_is_seen(settings, word, unknown):
+    assert is_unknown(word, *settings) == unknown
+
+
+def test_settings_that_pages_name_exist(pages, settings):
+    found = {
+        path: {word for word in named_settings(text) if is_unknown(word, *settings)} for path, text in pages.items()
+    }
+    del found["CHANGELOG.md"]  # tells of earlier ones
+    assert {path: words for path, words in found.items() if words} == {}

@@ -186,3 +186,8 @@ def test_circles_are_found():
     """Of three files in a circle, and of one that only looks on."""
     imports = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
     assert circles_of(imports) == [("a", "b", "c")]
+
+
+def test_ray_is_started_in_one_place(texts):
+    code = {path: text for path, text in texts.items() if not path.startswith("tests/")}
+    assert [path for path, text in code.items() if "ray.init(" in text] == ["agents/on_ray/connecting.py"]

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from agents import saving
-from agents.on_ray.state import keeping_termination
+from agents.on_ray.connecting import keeping_termination
 from agents.saving import SavedStates
 from envs.types import CheckpointError
 from launch.errors import interrupt_on_termination, one_line_errors

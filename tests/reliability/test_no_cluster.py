@@ -1,19 +1,88 @@
-"""Clusters that do not answer or are too small: one line at once, without Ray's own retries and waits."""
+"""Clusters that do not answer, are too small or die: one line at once, without Ray's own retries and waits."""
 
+import os
 import socket
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import ray
 
 from agents.methods.evolution import EvolutionSettings
 from agents.methods.evolution.learning import EvolutionConfig
+from agents.on_ray.connecting import DIED, try_to_connect
 from agents.on_ray.pieces import TrainingOnRay
+from agents.on_ray.state import start_ray
 from envs.types import MurmurationError
-from launch.errors import ChoiceError
-from launch.spreading import join, try_to_connect
+from launch.spreading import join
 from tests.unit.agents.test_evolution_training import setup_of
 from tests.unit.agents.worlds import QUICK_PPO, small_world
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RUN_LOCALLY = """
+import os, signal, time
+from contextlib import suppress
+from pathlib import Path
+from launch.spreading import join
+
+def below(pid):
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield child
+            yield from below(child)
+
+def listening():
+    for table in ("tcp", "tcp6"):  # of each socket: number, local address, remote one, state, ..., inode
+        rows = [line.split() for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]]
+        yield from ((row[9], row[1].partition(":")[0]) for row in rows if row[3] == "0A")
+
+join("local")
+import ray
+print(ray.get(ray.remote(lambda: os.getpid()).remote()) != os.getpid(), os.environ["RAY_USAGE_STATS_ENABLED"])
+files = []
+for pid in (os.getpid(), *below(os.getpid())):
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            files.append(os.readlink(file))
+print(sorted({place for inode, place in listening() if f"socket:[{inode}]" in files}), flush=True)
+(raylet,) = [pid for pid in below(os.getpid()) if Path(f"/proc/{pid}/comm").read_text() == "raylet\\n"]
+os.kill(int(raylet), signal.SIGKILL)
+time.sleep(600)
+"""
+LOOPBACK = ["0000000000000000FFFF00000100007F", "0100007F"]  # as the kernel writes ::ffff:127.0.0.1 and 127.0.0.1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_local_ray_is_reached_from_this_machine_only_and_its_death_is_one_line():
+    """The raylet is killed while the process waits for something else."""
+    words = [sys.executable, "-c", RUN_LOCALLY]
+    paths = f"{REPOSITORY / 'scripts'}:{REPOSITORY}"
+    ended = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, timeout=600)
+    assert ended.stderr.splitlines() == [DIED]
+    assert ended.returncode == 1
+    started, remote, places = ended.stdout.splitlines()
+    assert started.startswith("joined Ray: 1 node")
+    assert remote == "True 0"
+    assert places == str(LOOPBACK)
+
+
+@pytest.mark.parametrize("address", ["local", "auto", "RAY_ADDRESS", None])
+def test_a_start_that_takes_too_long_is_one_line(monkeypatch, address):
+    """On a busy machine: Ray raises bare exceptions."""
+
+    def time_out(**options):
+        raise Exception("The current node timed out during startup.\nThis could happen because ...")
+
+    monkeypatch.setattr(ray, "init", time_out)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address == "RAY_ADDRESS":
+        monkeypatch.setenv(address, "auto")
+    with pytest.raises(MurmurationError, match="(could not be started|no Ray cluster answers) .*timed out") as error:
+        start_ray() if address in (None, "RAY_ADDRESS") else join(address)
+    assert "\n" not in str(error.value)
 
 
 @pytest.fixture
@@ -29,14 +98,16 @@ def test_a_port_where_nothing_listens_is_one_line_at_once(monkeypatch, port, for
     """Ray would try to connect for many minutes."""
     monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("Ray was asked to connect"))
     address = form.format(port)
-    with pytest.raises(ChoiceError, match=f"ray.address={address}: no Ray cluster answers there .*refused") as error:
+    with pytest.raises(
+        MurmurationError, match=f"ray.address={address}: no Ray cluster answers there .*refused"
+    ) as error:
         join(address)
     assert "\n" not in str(error.value)
 
 
 def test_a_port_that_does_not_exist_is_one_line(monkeypatch):
     monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("Ray was asked to connect"))
-    with pytest.raises(ChoiceError, match="no Ray cluster answers there"):
+    with pytest.raises(MurmurationError, match="no Ray cluster answers there"):
         join("127.0.0.1:99999999")
 
 

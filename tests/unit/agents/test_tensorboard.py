@@ -1,6 +1,7 @@
 """What TensorBoard shows: levels, texts, hyperparameters, a layout, pictures; nothing twice after a resume."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ from agents.training import TrainingSettings
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.simulation import FifoMarket
 from envs.types import MurmurationError
-from tests.unit.agents.curves import scalars
+from tests.conformance.test_training import SETTINGS, trainer
+from tests.unit.agents.curves import charts_without_curves, scalars
 from tests.unit.agents.worlds import QUICK_PPO, scorer, small_world
 from tests.unit.metrics.fabricated import three_jobs
 
@@ -60,6 +62,13 @@ def test_the_overview_comes_first_and_the_layout_names_it():
         first = list(layout_of(metric)["Overview"].values())
         assert first[0][1] == [metric]
         assert sum({HEADLINE, GAIN} & set(tags) != set() for _, tags in first) == 1, "two charts of one thing"
+
+
+def test_every_chart_shows_curves_that_training_writes(tmp_path):
+    method = replace(QUICK_PPO, baseline="critic", group_size=4)
+    trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="none", method=method)).run()
+    assert charts_without_curves(HEADLINE, scalars(tmp_path / "tensorboard" / POLICY)) == []
+    assert charts_without_curves(HEADLINE, [HEADLINE])
 
 
 def test_settings_are_text_and_hyperparameters(tmp_path):

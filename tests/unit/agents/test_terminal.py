@@ -24,8 +24,10 @@ def shown(*steps):
 
 
 def test_the_bar_shows_figures_in_a_persons_units():
-    text = shown((1, {"train/return": -12345.6, "imitation_agreement": 0.875, "validated": 2000.0, "baseline": 2500.0}))
-    assert "return -12,346" in text
+    text = shown(
+        (1, {"train/mean_jct": 12345.6, "imitation_agreement": 0.875, "validated": 2000.0, "baseline": 2500.0})
+    )
+    assert "training 12,346 s" in text
     assert "agreement 88%" in text
     assert "mean JCT 2,000 s" in text
     assert "(-20.0% to the best baseline)" in text
@@ -37,8 +39,8 @@ def test_unfinished_jobs_are_shown_where_there_are_some():
 
 
 def test_figures_that_are_missing_or_no_numbers_are_left_out():
-    text = shown((1, {"train/return": float("nan"), "validated": 10.0}))
-    assert "return" not in text
+    text = shown((1, {"train/mean_jct": float("nan"), "validated": 10.0}))
+    assert "training" not in text
     assert "to the best baseline" not in text
     assert "mean JCT 10 s" in text
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from baselines.parts.grants import Grant, free_by_type, held_grants, place_grants
 from baselines.parts.pairing import owner_first, place_beside, separate_pairs
-from baselines.parts.ties import settle
+from baselines.parts.ties import merge_ties
 from envs.scheduling import ClusterView
 from envs.types import (
     Allocation,
@@ -105,7 +105,7 @@ class TimeReceived:
         owed = np.array([self._owed.get(each, nothing) for each in combinations]).reshape(-1, num_types)
         fraction = np.divide(time, self._all, out=np.zeros_like(time), where=self._all > 0)
         priority = np.divide(share, fraction, out=share * NEVER_RAN, where=fraction > 0)
-        return settle(priority), settle(owed, NOTHING), share
+        return merge_ties(priority), merge_ties(owed, NOTHING), share
 
 
 def choose_grants(
@@ -211,5 +211,5 @@ def order_types_by_throughput(throughput: FloatArray) -> list[int]:
     if not len(throughput):
         return []
     relative = (throughput / throughput.max(axis=1, keepdims=True)).mean(axis=0)
-    order: list[int] = np.argsort(settle(-relative), kind="stable").tolist()
+    order: list[int] = np.argsort(merge_ties(-relative), kind="stable").tolist()
     return order

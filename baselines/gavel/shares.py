@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, vstack
 
 from baselines.gavel.pairs import Columns, PairRule, alone, split_pair, with_pairs
 from baselines.parts.highs import ITERATION_LIMIT, solve_linear
-from baselines.parts.ties import settle
+from baselines.parts.ties import merge_ties
 from envs.types import FloatArray, IntArray
 
 _CLOSE = 1e-3  # relative width at which the bisection of the finish-time ratio ends
@@ -180,7 +180,7 @@ def _largest_level(sharing: Sharing, gain: FloatArray) -> TimeShares:
 
 def _alike(sharing: Sharing, gain: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
     """Classes of equal jobs: the class of each job, the first job of each class, and the number of jobs in each."""
-    gain = settle(gain)
+    gain = merge_ties(gain)
     told = [gain, sharing.gpus] if sharing.pair_rule is None else [gain, sharing.gpus, sharing.pair_rule.models]
     _, first, classes, count = np.unique(
         np.column_stack(told), axis=0, return_index=True, return_inverse=True, return_counts=True

@@ -19,7 +19,7 @@ CLOSE = 1e-9  # relative difference up to which figures are equal: far above rou
 T = TypeVar("T")
 
 
-def settle(values: FloatArray, nothing: float = 0.0) -> FloatArray:
+def merge_ties(values: FloatArray, nothing: float = 0.0) -> FloatArray:
     """Replace figures that are equal up to rounding by the least of them, so that sorting finds exact ties.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from baselines.parts.ties import settle
+from baselines.parts.ties import merge_ties
 from baselines.rubick.curves import Planner, SensitivityCurves, Trust
 from baselines.rubick.draft import Claim, DraftAllocation
 from baselines.rubick.histories import JobHistories
@@ -142,7 +142,7 @@ class Rubick:
                 left.append(job)
         others = set(jobs) - set(starving)
         rest = [job for job in jobs if job in others]
-        steepness = settle(np.array([self._curves.first_slope(view, job) for job in rest]))
+        steepness = merge_ties(np.array([self._curves.first_slope(view, job) for job in rest]))
         slopes = dict(zip(rest, steepness.tolist(), strict=True))
         for job in sorted(slopes, key=lambda job: (-slopes[job], job)):
             if not place_minimum(draft, Claim(job, slopes[job])):

@@ -7,7 +7,7 @@ import numpy as np
 
 from baselines.parts.grants import held_gpus
 from baselines.parts.placing import Gpus, best_fit, pack, types_by_throughput
-from baselines.parts.ties import least_first, less, settle
+from baselines.parts.ties import least_first, less, merge_ties
 from baselines.sampling_matching.round import MatchingRound
 from envs.scheduling import ClusterView
 from envs.types import Allocation, IntArray, JobId
@@ -127,7 +127,7 @@ def place_others(view: ClusterView, allocation: Allocation, order: Sequence[JobI
 
 def _squeeze_in(view: ClusterView, allocation: Allocation, job: JobId, full: set[tuple[int, int]]) -> None:
     """Place a job on the free GPUs of the type where it is fastest; a job that fits no single type takes several."""
-    throughput = settle(view.throughputs(job))
+    throughput = merge_ties(view.throughputs(job))
     least, most = int(view.min_gpus[job]), min(int(view.max_gpus[job]), throughput.shape[1] - 1)
     sizes = range(least, min(most, int(allocation.free_gpus.sum())) + 1)
     options = [

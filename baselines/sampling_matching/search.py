@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from baselines.parts.ties import first_largest, least_first, less, settle
+from baselines.parts.ties import first_largest, least_first, less, merge_ties
 from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.descent import descend, grow_by_marginal_gain, shed, start_least
 from baselines.sampling_matching.kernels import expected_throughput, match_categories, match_category, total
@@ -96,11 +96,11 @@ def job_order(problem: Problem, by: JobOrder) -> IntArray:
     mean = (throughputs * problem.supply).sum(axis=1) / np.maximum(((throughputs > 0) * problem.supply).sum(axis=1), 1)
     load = problem.weight * problem.work / np.maximum(mean, 1e-300)
     if by == "workload":
-        return np.argsort(settle(-load), kind="stable")
+        return np.argsort(merge_ties(-load), kind="stable")
     if by == "lightest":
-        return np.argsort(settle(load), kind="stable")
+        return np.argsort(merge_ties(load), kind="stable")
     share = np.maximum(problem.assigned // problem.num_jobs, 1)
-    return np.argsort(settle(-_saving_of_one_more(problem, load, share)), kind="stable")
+    return np.argsort(merge_ties(-_saving_of_one_more(problem, load, share)), kind="stable")
 
 
 def _saving_of_one_more(problem: Problem, load: FloatArray, share: int) -> FloatArray:

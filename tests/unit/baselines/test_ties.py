@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.parts.ties import first_largest, least_first, less, settle
+from baselines.parts.ties import first_largest, least_first, less, merge_ties
 
 BIT = 1 + 2**-52
 
@@ -40,8 +40,8 @@ def test_the_first_of_equal_figures_is_taken():
 
 def test_figures_around_nothing_are_equal_within_the_stated_difference():
     values = np.array([[1e-12, -1e-12], [0.0, 5.0]])
-    assert settle(values, 1e-6).tolist() == [[-1e-12, -1e-12], [-1e-12, 5.0]]
-    assert settle(values).tolist() == values.tolist()
+    assert merge_ties(values, 1e-6).tolist() == [[-1e-12, -1e-12], [-1e-12, 5.0]]
+    assert merge_ties(values).tolist() == values.tolist()
 
 
 @given(
@@ -51,5 +51,5 @@ def test_figures_around_nothing_are_equal_within_the_stated_difference():
 def test_sorting_does_not_see_the_last_bits(values, bits):
     exact = np.array(values, dtype=np.float64)
     noisy = exact * (1 + np.array(bits[: len(values)]) * 2.0**-52)
-    order = np.argsort(settle(noisy), kind="stable")
+    order = np.argsort(merge_ties(noisy), kind="stable")
     assert order.tolist() == np.argsort(exact, kind="stable").tolist()

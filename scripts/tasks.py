@@ -1,6 +1,6 @@
 """Check the hashes of the tasks, and write tables into docs/tasks.md.
 
-python scripts/tasks.py                            # every task with its hash
+python scripts/tasks.py                            # every task with its hash, and records of other source files
 python scripts/tasks.py --write                    # put the hashes into conf/task
 python scripts/tasks.py --tables                   # build the tables of docs/tasks.md from recorded results
 python scripts/tasks.py full-64 --tables           # the same for one task
@@ -15,7 +15,16 @@ from launch import ROOT
 # isort: split
 from envs.evaluation.files import write_whole
 from launch.errors import one_line_errors
-from launch.task_pages import TASKS, check_task, collect_tables, insert_table, recorded_tables, short_table, write_hash
+from launch.task_pages import (
+    TASKS,
+    check_task,
+    collect_tables,
+    describe_records,
+    insert_table,
+    recorded_tables,
+    short_table,
+    write_hash,
+)
 
 
 def write_tables(runs: list[Path], names: list[str]) -> None:
@@ -41,7 +50,7 @@ def main() -> None:
             check = check_task(name)
             if arguments.write and check.found:
                 write_hash(check)
-            print(check.describe())
+            print(check.describe() + describe_records(check.task))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import numpy as np
 
 from baselines.parts.grants import Grant, free_by_type, held_grants, place_grants
 from baselines.parts.pairing import owner_first, place_beside, separate_pairs
+from baselines.parts.ties import merge_ties
 from envs.scheduling import ClusterView
 from envs.types import (
     Allocation,
@@ -21,6 +22,7 @@ from envs.types import (
 
 Combination: TypeAlias = tuple[JobId, ...]  # a job alone, or two jobs on the same GPUs, the lower one first
 
+NOTHING: Seconds = 1e-3  # owed time that counts as none
 NEVER_RAN = 1e9  # priority per unit of share of a combination that has received no time
 
 
@@ -93,14 +95,17 @@ class TimeReceived:
         return [each for each in self._shares if len(each) > 1 and all(job in jobs for job in each)]
 
     def ranks(self, combinations: Sequence[Combination], num_types: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Sort keys, largest first: priority, seconds owed, share; each float64[len(combinations), num_types]."""
+        """Sort keys, largest first: priority, seconds owed, share; each float64[len(combinations), num_types].
+
+        Equal jobs have equal keys, although their times were added up in different steps.
+        """
         nothing = np.zeros(num_types)
         share = np.array([self._shares.get(each, nothing) for each in combinations]).reshape(-1, num_types)
         time = np.array([self._time.get(each, nothing) for each in combinations]).reshape(-1, num_types)
         owed = np.array([self._owed.get(each, nothing) for each in combinations]).reshape(-1, num_types)
         fraction = np.divide(time, self._all, out=np.zeros_like(time), where=self._all > 0)
         priority = np.divide(share, fraction, out=share * NEVER_RAN, where=fraction > 0)
-        return priority, owed, share
+        return merge_ties(priority), merge_ties(owed, NOTHING), share
 
 
 def choose_grants(
@@ -206,5 +211,5 @@ def order_types_by_throughput(throughput: FloatArray) -> list[int]:
     if not len(throughput):
         return []
     relative = (throughput / throughput.max(axis=1, keepdims=True)).mean(axis=0)
-    order: list[int] = np.argsort(-relative, kind="stable").tolist()
+    order: list[int] = np.argsort(merge_ties(-relative), kind="stable").tolist()
     return order

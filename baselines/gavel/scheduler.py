@@ -56,7 +56,8 @@ class Gavel:
     jobs' effective throughputs is optimal (`baselines.gavel.shares`). Each round runs the jobs that are furthest behind
     their shares: a job's priority on a type is its share divided by the fraction of the type's time that it has
     received (section 5). Types are filled from the fastest to the slowest, jobs by priority. A gang that does not fit
-    is skipped. GPUs that no share claims are assigned anyway. A job that stays on its type keeps its GPUs.
+    is skipped. GPUs that no share claims are assigned anyway. A job that stays on its type keeps its GPUs. Jobs whose
+    priorities, owed times and shares are equal up to rounding are served in the order of submission.
 
     Shares are recomputed after jobs have arrived or left, at most once per `reset_interval`. Received times then
     restart from zero, and time still owed breaks ties. Between rounds running jobs continue, and others start on idle

@@ -4,20 +4,27 @@ Shares are float64[num_jobs, num_gpu_types]; rows sum to at most 1, and the aver
 number of GPUs (Narayanan et al., OSDI'20, section 4.1). Where two jobs may share GPUs, pairs have shares of their own;
 a job's time is that of all combinations with it (section 3.1). All problems are linear programs, solved by HiGHS within
 a limit of iterations. An unsolved program falls back to equal shares and is counted as a failure.
+
+Many of these programs have several optimal solutions, and which of them a solver returns depends on its version and on
+the last bits of the throughputs. So a last program chooses among them (`_preference`): earlier jobs have time first, on
+earlier GPU types. The paper leaves this open.
 """
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from baselines.gavel.pairs import Columns, PairRule, alone, split_pair, with_pairs
 from baselines.parts.highs import ITERATION_LIMIT, solve_linear
+from baselines.parts.ties import merge_ties
 from envs.types import FloatArray, IntArray
 
 _CLOSE = 1e-3  # relative width at which the bisection of the finish-time ratio ends
 MOST_STEPS = 30  # of the bisection
+SLACK = 1e-7  # relative, by which a program may fall behind the optimum of the one before it
+DIGITS = 9  # decimal digits of a share of time: the rest is the solver's rounding
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Sharing:
     @cached_property
     def proportional(self) -> FloatArray:
         """float64[num_jobs]: samples/s with time split over types by their GPUs; 0 only for a job that cannot run."""
-        throughput: FloatArray = self.throughput @ (self.capacity / self.capacity.sum())
+        throughput: FloatArray = (self.throughput * (self.capacity / self.capacity.sum())).sum(axis=1)
         return throughput
 
     @cached_property
@@ -109,8 +116,8 @@ def maximise_total_throughput(sharing: Sharing) -> TimeShares:
     gain = sharing.throughput / np.where(sharing.proportional > 0, sharing.proportional, 1.0)[:, None]
     classes, first, count = _alike(sharing, gain)
     columns = _columns(sharing, gain, first, count)
-    times = _solve(sharing, columns, count, None)
-    return TimeShares(sharing.isolated, 1, 1) if times is None else _divide(columns, times, classes, count, 1)
+    times = _solve(sharing, columns, first, count, None)
+    return TimeShares(sharing.isolated, 1, 1) if times is None else _divide(columns, times, classes, count, 2)
 
 
 def minimise_finish_time_ratio(
@@ -167,12 +174,13 @@ def _largest_level(sharing: Sharing, gain: FloatArray) -> TimeShares:
     if level is None:
         return TimeShares(sharing.isolated, 1, 1)
     # Just below the optimum, so that rounding does not make the second program infeasible.
-    times = _solve(sharing, columns, count, level * (1 - 1e-7))
-    return TimeShares(sharing.isolated, 2, 1) if times is None else _divide(columns, times, classes, count, 2)
+    times = _solve(sharing, columns, first, count, level * (1 - SLACK))
+    return TimeShares(sharing.isolated, 2, 1) if times is None else _divide(columns, times, classes, count, 3)
 
 
 def _alike(sharing: Sharing, gain: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Classes of equal jobs: the class of each job, one job of each class, and the number of jobs in each class."""
+    """Classes of equal jobs: the class of each job, the first job of each class, and the number of jobs in each."""
+    gain = merge_ties(gain)
     told = [gain, sharing.gpus] if sharing.pair_rule is None else [gain, sharing.gpus, sharing.pair_rule.models]
     _, first, classes, count = np.unique(
         np.column_stack(told), axis=0, return_index=True, return_inverse=True, return_counts=True
@@ -214,8 +222,14 @@ def _level(sharing: Sharing, columns: Columns, num_classes: int) -> float | None
     return None if found is None else float(found[-1])
 
 
-def _solve(sharing: Sharing, columns: Columns, count: IntArray, level: float | None) -> FloatArray | None:
-    """float64[num_columns, num_gpu_types]: times of the largest sum of gains, each >= `level`; None if unsolved."""
+def _solve(
+    sharing: Sharing, columns: Columns, first: IntArray, count: IntArray, level: float | None
+) -> FloatArray | None:
+    """float64[num_columns, num_gpu_types]: times of the largest sum of gains, each >= `level`; None if unsolved.
+
+    A second program chooses among all times with this sum, see `_preference`. If it reaches its limit, the first one's
+    times are returned.
+    """
     bounds, rows = _bounds(sharing, len(count)), _rows(columns, len(count))
     if level is None:
         rows = rows[: len(bounds)]
@@ -223,12 +237,31 @@ def _solve(sharing: Sharing, columns: Columns, count: IntArray, level: float | N
         bounds = np.concatenate([bounds, np.full(len(count), -level)])
     value = np.zeros((len(columns.gpus), columns.gain.shape[1]))
     np.add.at(value, columns.column, columns.gain * count[columns.job, None])
-    found = solve_linear(-value.ravel(), rows, bounds, iteration_limit=sharing.iteration_limit)
-    if found is None:
+    best = solve_linear(-value.ravel(), rows, bounds, iteration_limit=sharing.iteration_limit)
+    if best is None:
         return None
-    times: FloatArray = np.where(value > 0, found.reshape(value.shape).clip(0.0), 0.0)
+    cost = np.where(value > 0, -_preference(columns, first, value.shape[1]), 1.0)
+    rows = vstack([rows, csr_array(-value.reshape(1, -1))], format="csr")
+    bounds = np.append(bounds, -(value.ravel() * best).sum() * (1 - SLACK))
+    found = solve_linear(cost.ravel(), rows, bounds, iteration_limit=sharing.iteration_limit)
+    times: FloatArray = (best if found is None else found).reshape(value.shape)
+    times = np.where(value > 0, times.clip(0.0), 0.0).round(DIGITS)
     times[: len(count)] = times[: len(count)].clip(max=1.0)
     return times
+
+
+def _preference(columns: Columns, first: IntArray, num_types: int) -> FloatArray:
+    """float64[num_columns, num_gpu_types]: what time is worth where the objective leaves the choice open.
+
+    The worth of a GPU falls with the place of a class in the order of submission, and with the GPU type's. Its factors
+    differ, so an exchange between two classes or types is never worth nothing, and the choice is unique.
+    """
+    place = np.argsort(np.argsort(first))
+    of_class = 1.0 / (1.0 + place / len(place))
+    of_type = 1.0 / (1.0 + np.arange(num_types) / num_types)
+    of_column = np.ones(len(columns.gpus))
+    np.multiply.at(of_column, columns.column, of_class[columns.job])
+    return np.asarray((columns.gpus * of_column)[:, None] * of_type)
 
 
 def _bounds(sharing: Sharing, num_classes: int) -> FloatArray:

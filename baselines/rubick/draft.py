@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from baselines.parts.placing import Gpus
+from baselines.parts.ties import least_first, less
 from baselines.rubick.curves import NOWHERE, CurvePoint, SensitivityCurve, SensitivityCurves, meets
 from envs.performance.rubick import even_shares
 from envs.scheduling import ClusterView
@@ -32,7 +33,7 @@ class Held:
 
 
 class ShrinkOffer(NamedTuple):
-    """The next step by which a job can shrink on a node. Offers compare by slope, then job."""
+    """The next step by which a job can shrink on a node."""
 
     slope: float  # throughput lost per GPU that the claimant needs, as a share of the original
     job: JobId
@@ -233,7 +234,7 @@ class DraftAllocation:
             return None
         given = min(held.num_gpus - sum(keeps.values()), lacks)
         slope = (held.point.throughput - point.throughput) / curve.original / given
-        return ShrinkOffer(slope, job, keeps, point) if forced or slope < claim.slope else None
+        return ShrinkOffer(slope, job, keeps, point) if forced or less(slope, claim.slope) else None
 
     def reclaim(self, node: NodeId, need: int, claim: Claim, elsewhere: int = 0) -> bool:
         """Shrink jobs on a node, the least loss first, until `need` GPUs are free; if that fails, change nothing.
@@ -249,7 +250,7 @@ class DraftAllocation:
             if not offers:
                 self.undo(before)
                 return False
-            best = min(offers, key=lambda offer: offer[:2])
+            best = least_first(offers, lambda offer: offer.slope, lambda offer: offer.job)
             if best.keeps:
                 self.give(best.job, Held(best.keeps, self.held[best.job].gpu_type, best.point))
             else:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from baselines.parts.placing import best_fit
+from baselines.parts.ties import least_first
 from baselines.rubick.curves import MIN_GAIN, NOWHERE, SensitivityCurves
 from baselines.rubick.draft import Claim, DraftAllocation, Held
 from envs.scheduling import ClusterView
@@ -89,9 +90,10 @@ def grow_jobs(draft: DraftAllocation, running: Mapping[JobId, Held], pays: Pays)
         pays: whether a change pays off.
     """
     while draft.idle:
-        best = max(growths(draft, running, pays), default=None, key=lambda one: (one.slope, -one.num_gpus, -one.job))
-        if best is None:
+        possible = list(growths(draft, running, pays))
+        if not possible:
             return
+        best = least_first(possible, lambda one: -one.slope, lambda one: (one.num_gpus, one.job))
         draft.give(best.job, best.held)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from baselines.parts.ties import merge_ties
 from baselines.rubick.curves import Planner, SensitivityCurves, Trust
 from baselines.rubick.draft import Claim, DraftAllocation
 from baselines.rubick.histories import JobHistories
@@ -30,6 +31,8 @@ class Rubick:
        stop another guaranteed job. Each running guaranteed job has its level.
     3. Stopped jobs look for another place. Jobs that fit no single GPU type start as requested.
     4. Free GPUs go to the job that gains most per GPU, on the same node or elsewhere.
+
+    Among slopes that are equal up to rounding, the job with fewer GPUs grows first, then the one submitted first.
 
     Every changed job gets the best plan for the GPUs that it then holds, and holds no useless GPUs.
 
@@ -138,7 +141,9 @@ class Rubick:
             else:
                 left.append(job)
         others = set(jobs) - set(starving)
-        slopes = {job: self._curves.first_slope(view, job) for job in jobs if job in others}
+        rest = [job for job in jobs if job in others]
+        steepness = merge_ties(np.array([self._curves.first_slope(view, job) for job in rest]))
+        slopes = dict(zip(rest, steepness.tolist(), strict=True))
         for job in sorted(slopes, key=lambda job: (-slopes[job], job)):
             if not place_minimum(draft, Claim(job, slopes[job])):
                 left.append(job)

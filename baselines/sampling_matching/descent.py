@@ -7,6 +7,7 @@ by giving h for g. So one step looks at every job once for every pair of types.
 
 import numpy as np
 
+from baselines.parts.ties import first_largest, less
 from baselines.sampling_matching.kernels import clear, seconds, throughput_in_category, total
 from baselines.sampling_matching.problem import Problem
 from envs.simulation.jit import jit
@@ -48,7 +49,7 @@ def _best_step(problem: Problem, counts: IntArray, left: IntArray, job: int) -> 
         for more in range(1, min(left[worker_type], problem.most[job] - size, MOST_WORKERS_PER_STEP) + 1):
             counts[job, worker_type] = held + more
             found = problem.weight[job] * (now - seconds(problem, job, counts)) / more
-            if found > gain:
+            if less(gain, found):
                 gain, best, amount = found, worker_type, more
         counts[job, worker_type] = held
     return gain, best, amount
@@ -66,7 +67,7 @@ def grow_by_marginal_gain(problem: Problem, counts: IntArray) -> None:
         gains[job], types[job], amounts[job] = _best_step(problem, counts, left, job)
     least = NEGLIGIBLE_SAVING * total(problem, counts) if problem.may_idle else -np.inf
     while jobs > 0:
-        job = int(np.argmax(gains))
+        job = first_largest(gains)
         if gains[job] <= least:
             return
         if amounts[job] <= left[types[job]]:  # else the workers of this step have been taken
@@ -98,7 +99,7 @@ def shed(problem: Problem, counts: IntArray, need: int) -> bool:
             for worker_type in range(counts.shape[1]):
                 for amount in range(1, min(spare, counts[job, worker_type], need - free) + 1):
                     loss = _loss(problem, counts, now, job, worker_type, _NONE, amount) / amount
-                    if loss < least:
+                    if less(loss, least):
                         least, best, best_type, best_amount = loss, job, worker_type, amount
         if best == _NONE:
             return False
@@ -149,10 +150,10 @@ def _two_least(losses: FloatArray) -> tuple[float, int, float, int]:
     first, second = np.inf, np.inf
     one, other = _NONE, _NONE
     for job in range(len(losses)):
-        if losses[job] < first:
+        if less(losses[job], first):
             first, second = losses[job], first
             one, other = job, one
-        elif losses[job] < second:
+        elif less(losses[job], second):
             second, other = losses[job], job
     return first, one, second, other
 
@@ -171,16 +172,16 @@ def _best_exchange(problem: Problem, left: IntArray, losses: FloatArray) -> tupl
                 loss, one, second, runner_up = _two_least(losses[power, give + 1, take + 1])
                 # The spare workers are a partner without losses, if they suffice; workers given to them stay idle.
                 spare = problem.may_idle if take < 0 else left[take] >= amount
-                if spare and loss < best[0]:
+                if spare and less(loss, best[0]):
                     best = (loss, one, _NONE, give, take, amount)
                 if give > take or one == _NONE:
                     continue  # the reversed pair is considered, too
                 back, other, back_second, other_up = _two_least(losses[power, take + 1, give + 1])
-                if one != other and loss + back < best[0]:
+                if one != other and less(loss + back, best[0]):
                     best = (loss + back, one, other, give, take, amount)
-                if one == other and second + back < best[0]:
+                if one == other and less(second + back, best[0]):
                     best = (second + back, runner_up, other, give, take, amount)
-                if one == other and loss + back_second < best[0]:
+                if one == other and less(loss + back_second, best[0]):
                     best = (loss + back_second, one, other_up, give, take, amount)
     return best
 

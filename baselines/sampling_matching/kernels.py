@@ -6,6 +6,7 @@ int64[num_jobs], is a category: the number of workers of each job.
 
 import numpy as np
 
+from baselines.parts.ties import CLOSE, less
 from baselines.sampling_matching.problem import Problem
 from envs.simulation.jit import jit
 from envs.types import FloatArray, IntArray
@@ -120,9 +121,11 @@ def _cheapest_path(
     """The type with free workers that a job reaches at the least loss by moving others; -1 if there is none."""
     num_types = len(left)
     # Losses against the job's best offer are never negative, so the shortest paths are Dijkstra's.
-    utility = -np.inf
+    utility, rounding = -np.inf, 0.0
     for worker_type in range(num_types):
         utility = max(utility, values[job, worker_type] - prices[worker_type])
+        if values[job, worker_type] > -np.inf:
+            rounding = max(rounding, CLOSE * (abs(values[job, worker_type]) + prices[worker_type]))
     for worker_type in range(num_types):
         able = values[job, worker_type] > -np.inf
         distance[worker_type] = utility - (values[job, worker_type] - prices[worker_type]) if able else np.inf
@@ -132,7 +135,7 @@ def _cheapest_path(
     while True:
         near = -1
         for worker_type in range(num_types):
-            nearer = near < 0 or distance[worker_type] < distance[near]
+            nearer = near < 0 or distance[worker_type] < distance[near] - rounding
             if not done[worker_type] and distance[worker_type] < np.inf and nearer:
                 near = worker_type
         # Types are reached by rising loss: the first one with free workers is the cheapest.
@@ -149,7 +152,7 @@ def _cheapest_path(
                     continue
                 # A holder prefers what it has at these prices; a negative loss is rounding.
                 further = distance[near] + max(here - (values[holder, worker_type] - prices[worker_type]), 0.0)
-                if further < distance[worker_type]:
+                if further < distance[worker_type] - rounding:
                     distance[worker_type] = further
                     via_type[worker_type] = near
                     via_job[worker_type] = holder
@@ -251,7 +254,7 @@ def match_category(problem: Problem, sizes: IntArray, solves: int, plain: bool, 
             return np.inf
         worth = total(problem, counts)
         # Revaluation has stopped helping.
-        if worth >= found:
+        if not less(worth, found):
             break
         found = worth
         best[:] = counts
@@ -306,7 +309,7 @@ def match_categories(
         # Jain's index costs as much as the worth, so it is left out where it has no weight.
         if fairness > 0.0 and scores[row] < np.inf:
             scores[row] *= 1.0 + fairness * unfairness(problem, counts, equal)
-        if scores[row] < least:
+        if less(scores[row], least):
             least = scores[row]
             best[:] = counts
     return scores

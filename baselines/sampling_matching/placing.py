@@ -7,6 +7,7 @@ import numpy as np
 
 from baselines.parts.grants import held_gpus
 from baselines.parts.placing import Gpus, best_fit, pack, types_by_throughput
+from baselines.parts.ties import least_first, less, merge_ties
 from baselines.sampling_matching.round import MatchingRound
 from envs.scheduling import ClusterView
 from envs.types import Allocation, IntArray, JobId
@@ -44,7 +45,9 @@ def place_matching(view: ClusterView, allocation: Allocation, this: MatchingRoun
     row = {job: at for at, job in enumerate(this.jobs.tolist())}
     by_length = [row[job] for job in this.order.tolist() if job in row]
     ways = ((by_size, False), (by_size, True), (by_length, True))
-    best = min((arranged(view, this, counts, order, displace) for order, displace in ways), key=lambda way: way.worth)
+    arrangements = [arranged(view, this, counts, order, displace) for order, displace in ways]
+    fewest = min(way.worth[0] for way in arrangements)
+    best = least_first([way for way in arrangements if way.worth[0] == fewest], lambda way: way.worth[1])
     held = held_gpus(view)
     moves = {job: gpus for job, gpus in zip(this.jobs.tolist(), best.places, strict=True) if gpus != held.get(job)}
     for job in set(held):
@@ -124,7 +127,7 @@ def place_others(view: ClusterView, allocation: Allocation, order: Sequence[JobI
 
 def _squeeze_in(view: ClusterView, allocation: Allocation, job: JobId, full: set[tuple[int, int]]) -> None:
     """Place a job on the free GPUs of the type where it is fastest; a job that fits no single type takes several."""
-    throughput = view.throughputs(job)
+    throughput = merge_ties(view.throughputs(job))
     least, most = int(view.min_gpus[job]), min(int(view.max_gpus[job]), throughput.shape[1] - 1)
     sizes = range(least, min(most, int(allocation.free_gpus.sum())) + 1)
     options = [
@@ -167,7 +170,9 @@ def _nodes(
     table = view.throughputs(job)
     for size in range(sum(counts), least - 1, -1):
         for gpu_type in types_by_throughput(view, job, size):
-            if table[gpu_type, size] > best_throughput and (place := best_fit(view, spare, job, size, (gpu_type,))):
+            if less(best_throughput, table[gpu_type, size]) and (
+                place := best_fit(view, spare, job, size, (gpu_type,))
+            ):
                 best, best_throughput = place, float(table[gpu_type, size])
     return best if best_throughput > 0 else {}
 

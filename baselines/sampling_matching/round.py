@@ -14,6 +14,7 @@ from baselines.parts.estimates import remaining_time, require_remaining_work
 from baselines.parts.priority import jobs_present
 from baselines.parts.sharing import admissible
 from baselines.parts.submitted import SubmittedJobs
+from baselines.parts.ties import merge_ties
 from baselines.sampling_matching.descent import start_least
 from baselines.sampling_matching.problem import Problem, of_jobs, problem
 from envs.scheduling import ClusterView
@@ -132,7 +133,7 @@ def round_of(
     supply = np.bincount(view.cluster.node_types, view.capacity, len(view.cluster.gpu_types)).astype(np.int64)
     runs = np.isin(jobs, view.running)
     need, gpu_time = _least_gpu_time(view, gang_throughputs, jobs, work, np.where(runs, 0.0, cost))
-    order = np.lexsort((jobs, gpu_time))
+    order = np.lexsort((jobs, merge_ties(gpu_time)))
     chosen: IntArray = np.sort(order[admissible(need[order], int(supply.sum()))])
     if not chosen.size:
         return MatchingRound(jobs[chosen], None, jobs[order], gang_throughputs.of_gangs)

@@ -26,6 +26,9 @@ class SamplingMatching:
       that new jobs need, so jobs move only if moving pays off.
     - Greedy growth and exchanges between jobs, which are ours, give further candidates; the best candidate is used.
 
+    Jobs of one model often gain equally from a worker. Gains that are equal up to rounding count as equal everywhere,
+    and the job submitted first, or the candidate found first, is taken.
+
     It assumes that workers of several types share the mini-batch in proportion to throughput, the scenario's default.
 
     Args:

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from baselines.parts.ties import first_largest, least_first, less, merge_ties
 from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.descent import descend, grow_by_marginal_gain, shed, start_least
 from baselines.sampling_matching.kernels import expected_throughput, match_categories, match_category, total
@@ -95,11 +96,11 @@ def job_order(problem: Problem, by: JobOrder) -> IntArray:
     mean = (throughputs * problem.supply).sum(axis=1) / np.maximum(((throughputs > 0) * problem.supply).sum(axis=1), 1)
     load = problem.weight * problem.work / np.maximum(mean, 1e-300)
     if by == "workload":
-        return np.argsort(-load, kind="stable")
+        return np.argsort(merge_ties(-load), kind="stable")
     if by == "lightest":
-        return np.argsort(load, kind="stable")
+        return np.argsort(merge_ties(load), kind="stable")
     share = np.maximum(problem.assigned // problem.num_jobs, 1)
-    return np.argsort(-_saving_of_one_more(problem, load, share), kind="stable")
+    return np.argsort(merge_ties(-_saving_of_one_more(problem, load, share)), kind="stable")
 
 
 def _saving_of_one_more(problem: Problem, load: FloatArray, share: int) -> FloatArray:
@@ -169,7 +170,7 @@ def _step(problem: Problem, job: int, size: int, left: int) -> tuple[float, int]
     now, gain, best = expected_seconds(problem, job, size), -np.inf, 0
     for more in range(1, min(left, problem.most[job] - size, MOST_WORKERS_PER_SIZE_STEP) + 1):
         then = expected_seconds(problem, job, size + more)
-        if then < np.inf and (now - then) / more > gain:
+        if then < np.inf and less(gain, (now - then) / more):
             gain, best = (now - then) / more, more
     return gain, best
 
@@ -192,7 +193,7 @@ def expected_sizes(problem: Problem, workers: int) -> IntArray:
     for job in range(jobs):
         gains[job], steps[job] = _step(problem, job, sizes[job], left)
     while left > 0:
-        job = int(np.argmax(gains))
+        job = first_largest(gains)
         if steps[job] == 0:
             break
         if steps[job] <= left:  # else the workers of this step have been taken
@@ -289,9 +290,9 @@ def best_matching(problem: Problem, rng: np.random.Generator, sampling: Sampling
     """
     matchings = [present_matching(problem)] if problem.present.any() else []
     matchings += [greedy_matching(problem), improve_by_exchanges(problem, sampled_matching(problem, rng, sampling))]
-    best = min(matchings, key=lambda matching: matching.worth)
+    best = least_first(matchings, lambda matching: matching.worth)
     if sampling.window is not None and np.isfinite(best.worth):
         around = match(problem, categories_around(problem, rng, sampling, best.counts), sampling)
         matchings.append(improve_by_exchanges(problem, around))
-    best = min(matchings, key=lambda matching: matching.worth)
+    best = least_first(matchings, lambda matching: matching.worth)
     return Matching(best.counts, best.worth, sum(matching.categories for matching in matchings))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from envs.evaluation.episode import EpisodeFigures
+from envs.evaluation.episode import EpisodeFigures, Remark
 from envs.evaluation.failure import Failure
 from envs.evaluation.plain_values import plain
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
@@ -220,12 +220,19 @@ class Comparison:
 
     @property
     def remarks(self) -> list[str]:
-        """What is to be said of figures that were recorded earlier, once with the names of all to which it applies."""
-        found: dict[str, list[str]] = {}
-        for name, results in self.runs.items():
-            for remark in {each.remark for each in results if isinstance(each, EpisodeFigures) and each.remark}:
-                found.setdefault(remark, []).append(name)
-        return [f"{', '.join(names)}: {remark}." for remark, names in found.items()]
+        """What the marks beside names of schedulers mean, one line each; see `remark`."""
+        found = {remark for name in self.runs if (remark := self.remark(name))}
+        return [f"Marked {mark}: {text}." for mark, text in sorted(found)]
+
+    def remark(self, scheduler: str) -> Remark | None:
+        """Return what is to be said of a scheduler's figures if they were recorded earlier."""
+        first = self.runs[scheduler][0]
+        return first.remark if isinstance(first, EpisodeFigures) else None
+
+    def marked(self, scheduler: str) -> str:
+        """Return a scheduler's name as tables show it: with the mark of its `remark`."""
+        remark = self.remark(scheduler)
+        return f"{scheduler} {remark.mark}" if remark else scheduler
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:
         """Estimate the mean over workloads of a metric of `ESTIMATED` with its interval."""
@@ -304,6 +311,8 @@ class Comparison:
         row["rounds"] = sum(run.num_rounds for run in self.runs[name])
         row["num_workloads"] = len(self.runs[name])
         row["bound_ratio"] = self.bound_ratio(name)
+        if remark := self.remark(name):
+            row["remark"] = remark.text
         return row
 
     def bound_ratio(self, scheduler: str) -> float:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,13 @@ OF_START = ("mean_queueing_delay", "p99_queueing_delay")  # fields of `Summary` 
 OF_RHO = ("mean_fairness", "worst_fairness", "jain_index")  # fields of `Summary` that need finish-time fairness by job
 
 
+class Remark(NamedTuple):
+    """What is to be said of figures that were recorded earlier."""
+
+    mark: str  # one character, which stands beside the scheduler's name
+    text: str
+
+
 @dataclass(frozen=True)
 class EpisodeFigures:
     """The figures of one workload under one scheduler, from which means over any of its finished jobs follow.
@@ -41,7 +49,7 @@ class EpisodeFigures:
         decision_seconds: CPU time of the scheduler.
         chose_batches: whether the scheduler chose a batch size.
         named_plans: whether the scheduler named an execution plan.
-        remark: what is to be said of figures that were recorded earlier.
+        remark: what is to be said of figures that were recorded earlier, if anything.
     """
 
     workload: Workload
@@ -54,7 +62,7 @@ class EpisodeFigures:
     decision_seconds: float
     chose_batches: bool
     named_plans: bool = False
-    remark: str = ""
+    remark: Remark | None = None
 
     @classmethod
     def of(cls, run: RunResult) -> "EpisodeFigures":

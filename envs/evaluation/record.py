@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from envs.evaluation.archive import list_recorded, read_member, write_member
-from envs.evaluation.episode import JOB, EpisodeFigures
+from envs.evaluation.episode import JOB, EpisodeFigures, Remark
 from envs.evaluation.record_checks import EpisodeCheck
 from envs.evaluation.record_schema import DIGITS, FORMAT, JOB_DIGITS, RecordError, check_episode, check_header, show
 from envs.evaluation.task import hash_text, to_hashable
@@ -77,7 +77,11 @@ class Record:
     episodes: Sequence[Mapping[str, Any]]
 
     def figures(
-        self, workloads: Sequence[Workload], ideals: Sequence[FloatArray], scenario: Scenario, remark: str = ""
+        self,
+        workloads: Sequence[Workload],
+        ideals: Sequence[FloatArray],
+        scenario: Scenario,
+        remark: Remark | None = None,
     ) -> list[EpisodeFigures]:
         """Return the figures of the episodes of a comparison.
 
@@ -85,7 +89,7 @@ class Record:
             workloads: the workloads of the comparison, at least as many as the episodes that are wanted.
             ideals: the `ideal_durations` of the workloads.
             scenario: of the comparison.
-            remark: what is to be said of them.
+            remark: what is to be said of them, if anything.
 
         Raises:
             RecordError: an episode is of another workload, or its values disagree; names them.

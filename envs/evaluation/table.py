@@ -95,7 +95,9 @@ def all_columns(comparison: Comparison) -> list[Column]:
         return number(seconds / unit)
 
     return [
-        Column("scheduler", 0, [*names, *failed, *(str(bound["scheduler"]) for bound in bounds)]),
+        Column(
+            "scheduler", 0, [*map(comparison.marked, names), *failed, *(str(bound["scheduler"]) for bound in bounds)]
+        ),
         Column(f"{comparison.metric_name} ({word})", 0, [*intervals, *below(metric, in_unit)]),
         column("n", 0 if comparison.partial else 15, "num_workloads", count),
         column("unfinished", 0, "num_unfinished", count),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from envs.evaluation.archive import ARCHIVE_SUFFIX, check_archive, list_recorded
-from envs.evaluation.episode import EpisodeFigures
+from envs.evaluation.episode import EpisodeFigures, Remark
 from envs.evaluation.failure import Failure
 from envs.evaluation.plain_values import plain
 from envs.evaluation.playing import Played
@@ -26,8 +26,8 @@ from launch.inputs import limit_slow
 from launch.sources import hash_sources
 
 RECORDS_FOLDER = CONF.parent / "baselines" / "records"
-BEFORE_SOURCES = "recorded before source files were hashed, so that a change of code would not be noticed"
-OTHER_SOURCES = "source files have changed since it was recorded; again=true plays it anew"
+BEFORE_SOURCES = Remark("?", "recorded before source files were hashed, so a change of code would not be noticed")
+OTHER_SOURCES = Remark("*", "source files have changed since it was recorded; record=true again=true plays it anew")
 
 
 @dataclass(frozen=True)
@@ -213,15 +213,43 @@ def restore_record(
     """
     if record.header.inapplicable:
         return Inapplicable(record.header.inapplicable)
-    remark = ""
-    if not record.header.sources:
-        remark = BEFORE_SOURCES
-    elif record.header.sources != hash_sources(configuration):
-        remark = OTHER_SOURCES
     try:
-        return record.figures(workloads, ideals, scenario, remark)
+        return record.figures(workloads, ideals, scenario, remark_on(record.header, configuration))
     except RecordError as error:
         return f"cannot be: {error}; record the scheduler again"
+
+
+def remark_on(header: RecordHeader, configuration: Mapping[str, Any]) -> Remark | None:
+    """Return what is to be said of a record whose scheduler may have had other source files.
+
+    Args:
+        header: of the record.
+        configuration: the scheduler's class and options, as plain values.
+    """
+    if not header.sources:
+        return BEFORE_SOURCES
+    return OTHER_SOURCES if header.sources != hash_sources(configuration) else None
+
+
+def count_remarks(archive: Path) -> str:
+    """Count the records of an archive by what is to be said of them; empty if there is nothing to say.
+
+    Raises:
+        MurmurationError: the archive is damaged.
+    """
+    names = list_recorded(archive)
+    library = library_configurations(names)
+    counts = {"of other sources": 0, "without a source hash": 0, "damaged": 0}
+    for name, now in library.items():
+        try:
+            remark = remark_on(read_record(archive, name).header, now)
+        except MurmurationError:
+            counts["damaged"] += 1
+            continue
+        counts["of other sources"] += remark == OTHER_SOURCES
+        counts["without a source hash"] += remark == BEFORE_SOURCES
+    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"{len(names)} records, {told}" if told else ""
 
 
 def check_recordable(name: str, component: Component, library: Mapping[str, Mapping[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from launch.descriptions import RecordChoice
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs, describe_task, find_hash, leave_out
 from launch.plain import load_json
-from launch.records import RECORDS_FOLDER, consult_records
+from launch.records import RECORDS_FOLDER, consult_records, count_remarks
 
 NO_TASK = "none"
 TASKS = [name for name in list_choices("task") if name != NO_TASK]
@@ -80,6 +80,12 @@ def check_task(name: str) -> TaskCheck:
         return TaskCheck(task, "", str(missing))
 
 
+def describe_records(task: Task, folder: Path = RECORDS_FOLDER) -> str:
+    """Say how many records of a task may be of other source files than today's, to follow its line; empty if none."""
+    counts = count_remarks(folder / f"{task.title}{ARCHIVE_SUFFIX}")
+    return f"; {counts}" if counts else ""
+
+
 def write_hash(check: TaskCheck, folder: Path = CONF / "task") -> None:
     """Write the hash of the task's version into its file, beside those of earlier versions."""
     hashes = {**check.task.hashes, check.task.version: check.found}
@@ -122,8 +128,8 @@ def short_table(table: str) -> str:
     """
     lines, schedulers = list[str](), 0
     for line in table.splitlines():
-        name = line.split("|")[1].strip() if line.startswith("| ") else ""
-        is_scheduler = bool(name) and name not in ("scheduler", "---") and not name.startswith("lower bound")
+        name, *_ = line.split("|")[1].split() if line.startswith("| ") else [""]  # without a mark
+        is_scheduler = name not in ("", "scheduler", "---", "lower")  # "lower bound", perhaps with more words
         schedulers += is_scheduler
         if not is_scheduler or schedulers <= MOST_ROWS or name == "fifo":
             lines.append(line)

@@ -126,7 +126,7 @@ def test_received_time_approaches_the_shares():
 
 
 def test_shares_are_recomputed_only_after_arrivals_or_departures_and_the_interval():
-    """Arrivals at 0, 1, 2 and 30: two programs at 0, two at 10 (the interval) and two at 30, none at 20."""
+    """Arrivals at 0, 1, 2 and 30: three programs at 0, 10 (the interval) and 30, none at 20."""
     workload = jobs((0, 1, 100), (1, 1, 100), (2, 1, 100), (30, 1, 100))
     scheduler = Gavel(round_length=1.0, reset_interval=10.0)
     scenario = Scenario(restart_delay=0.0, rounds=EVERY_SECOND, horizon=40.0)
@@ -136,7 +136,7 @@ def test_shares_are_recomputed_only_after_arrivals_or_departures_and_the_interva
     for view in simulator.rounds():
         simulator.apply(scheduler.schedule(view))
         programs[view.time] = scheduler.counters["linear_programs"]
-    assert [programs[time] for time in (0.0, 2.0, 9.0, 10.0, 20.0, 30.0)] == [2, 2, 2, 4, 4, 6]
+    assert [programs[time] for time in (0.0, 2.0, 9.0, 10.0, 20.0, 30.0)] == [3, 3, 3, 6, 6, 9]
 
 
 def test_result_has_counters():

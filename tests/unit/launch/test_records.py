@@ -13,9 +13,12 @@ from launch.choices import open_configs
 from launch.describe import describe_schedulers
 from launch.errors import ChoiceError
 from launch.records import (
+    BEFORE_SOURCES,
+    OTHER_SOURCES,
     RECORDS_FOLDER,
     TaskRecords,
     configuration_of,
+    count_remarks,
     differences,
     library_configurations,
     with_later_options,
@@ -128,7 +131,15 @@ def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, t
     assert not any("\n" in reason for reason in reasons.values())
     tables = [path.read_text() for path in (tmp_path / "runs" / "compare").glob("*/table.md")]
     (table,) = [text for text in tables if "hesrpt" in text]
-    assert "srtf: source files have changed since it was recorded; again=true plays it anew." in table
+    assert "\n| srtf * |" in table
+    assert "Marked *: source files have changed since it was recorded; record=true again=true plays it anew." in table
+    assert {row["scheduler"]: row["remark"] for row in results["schedulers"] if "remark" in row} == {
+        "srtf": OTHER_SOURCES.text
+    }
+    rewrite(archive, "srtf", lambda header, episodes: header.update(sources=""))
+    _, results = play("scheduler=random", "recorded=[srtf]")
+    assert [row.get("remark") for row in results["schedulers"]] == [None, BEFORE_SOURCES.text]
+    assert count_remarks(archive) == "4 records, 1 of other sources, 1 without a source hash, 1 damaged"
     assert "las is left out: its record is not used: it cannot be: " in table
 
 
@@ -269,10 +280,12 @@ def test_a_table_of_another_problem_or_of_other_records_is_seen(tmp_path):
 
 
 def test_a_page_has_the_ten_best_fifo_and_the_bounds():
-    best = [f"| scheduler_{place} | 1.0 |" for place in range(12)]
+    best = [f"| scheduler_{place} {'*' * (place % 2)} | 1.0 |" for place in range(12)]
     head, last = ["<!-- records 12 -->", "", "| scheduler | mean JCT (h) |", "| --- | ---: |"], "| lower bound | 0.5 |"
-    found = short_table("\n".join([*head, *best, "| fifo | 9.0 |", "| random | 10.0 |", last, "", "full-64-v1: notes"]))
-    assert found.splitlines() == [*head, *best[:10], "| fifo | 9.0 |", last, "", "full-64-v1: notes"]
+    found = short_table(
+        "\n".join([*head, *best, "| fifo ? | 9.0 |", "| random | 10.0 |", last, "", "full-64-v1: notes"])
+    )
+    assert found.splitlines() == [*head, *best[:10], "| fifo ? | 9.0 |", last, "", "full-64-v1: notes"]
 
 
 def test_shipped_records_are_of_the_options_that_schedulers_have_now():

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from numba.core import sigutils
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
@@ -25,6 +26,7 @@ VARIABLE = "MURMURATION_CACHE"  # the environment variable that names the folder
 SUFFIX = ".kernel"
 UNUSED_SECONDS, MOST_BYTES = 30 * 24 * 3600.0, 2**30  # what the folder keeps; one version of all takes a twentieth
 _dumps: Any = dumps  # untyped
+_normalize: Any = sigutils.normalize_signature
 _NoCache: Any = NullCache
 
 
@@ -94,7 +96,9 @@ class KernelCache(_NoCache):  # type: ignore[misc]  # a class without types
             return None
         with suppress(OSError):
             os.utime(path)
-        return CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
+        found: Any = CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
+        # Classes of a script that is run are pickled with the code, and then are others than the script's own.
+        return found if found.signature.args == tuple(_normalize(sig)[0]) else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep code, if the folder can be written.

@@ -52,6 +52,12 @@ def test_code_is_kept_for_the_user_alone_and_a_damaged_file_is_compiled_again(ho
         assert len(file.read_bytes()) > 1000
 
 
+def test_code_for_other_types_is_not_used_even_under_an_equal_key(home, monkeypatch):
+    monkeypatch.setattr(kernel_cache, "find_key", lambda *_: "0" * 64)
+    assert jit(double)(4) == 8
+    assert jit(double)(4.5) == 9.0
+
+
 def test_code_that_was_not_used_for_long_is_removed(home, monkeypatch):
     folder = home / ".cache" / "murmuration" / "kernels"
     folder.mkdir(parents=True)

@@ -31,7 +31,7 @@ _NoCache: Any = NullCache
 
 
 @cache
-def find_folder() -> Path | None:
+def find_kernel_folder() -> Path | None:
     """Return the folder for compiled functions, which it creates for the user alone; None if there is none.
 
     It is the one that `MURMURATION_CACHE` names. Otherwise the user's cache, or where that cannot be written or others
@@ -122,7 +122,7 @@ class KernelCache(_NoCache):  # type: ignore[misc]  # a class without types
                 raise
 
     def _find_path(self, sig: Any, codegen: Any) -> Path | None:
-        folder = find_folder()
+        folder = find_kernel_folder()
         if folder is None:
             return None
         try:

@@ -21,7 +21,7 @@ TASKS = ("shared-16", "plans-64", "adaptive-40", "unknown-64", "users-64", "shar
 POLICIES = ("options-16", "bids-64", "maifs-16")
 NUM_JOBS = 8
 
-Step = tuple[str, Callable[[], None]]
+_Step = tuple[str, Callable[[], None]]
 
 
 def compile_all() -> int:
@@ -38,7 +38,7 @@ def compile_all() -> int:
     return len(steps)
 
 
-def _environments() -> Iterator[Step]:
+def _environments() -> Iterator[_Step]:
     return ((name, partial(_step_environment, name)) for name in VECTOR_ENVS)
 
 
@@ -48,7 +48,7 @@ def _step_environment(name: str) -> None:
     env.step(np.zeros_like(env.action_space.sample()))
 
 
-def _episodes(task: str) -> Iterator[Step]:
+def _episodes(task: str) -> Iterator[_Step]:
     """One episode of each scheduler in a task, and of trained policies where they can be loaded."""
     run = compose_comparison([f"task={task}", "scheduler=all"])
     inputs = build_inputs(run.problem)

@@ -10,7 +10,7 @@ import pytest
 
 from envs.simulation import kernel_cache
 from envs.simulation.jit import COMPILES, jit
-from envs.simulation.kernel_cache import find_folder
+from envs.simulation.kernel_cache import find_kernel_folder
 from envs.types import MurmurationError
 
 pytestmark = pytest.mark.skipif(not COMPILES, reason="nothing is compiled")
@@ -28,10 +28,10 @@ def home(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    find_folder.cache_clear()
+    find_kernel_folder.cache_clear()
     kernel_cache._remove_unused.cache_clear()
     yield tmp_path / "home"
-    find_folder.cache_clear()
+    find_kernel_folder.cache_clear()
 
 
 def kept(folder):
@@ -55,7 +55,7 @@ def test_code_is_kept_for_the_user_alone_and_a_damaged_file_is_compiled_again(ho
 def test_code_for_other_types_is_not_used_even_under_an_equal_key(home, monkeypatch):
     monkeypatch.setattr(kernel_cache, "find_key", lambda *_: "0" * 64)
     assert jit(double)(4) == 8
-    assert jit(double)(4.5) == 9.0
+    assert jit(double)(4.5) == 9.0  # type: ignore[arg-type]
 
 
 def test_code_that_was_not_used_for_long_is_removed(home, monkeypatch):
@@ -97,9 +97,9 @@ def test_a_folder_that_another_user_may_write_is_not_used(home, monkeypatch, spo
     folder = home / ".cache" / "murmuration" / "kernels"
     folder.mkdir(parents=True)
     spoil(folder, monkeypatch)
-    assert find_folder() == home.parent / f"murmuration-kernels-{os.getuid()}"
+    assert find_kernel_folder() == home.parent / f"murmuration-kernels-{os.getuid()}"
     monkeypatch.setenv("MURMURATION_CACHE", str(folder))
-    find_folder.cache_clear()
+    find_kernel_folder.cache_clear()
     with pytest.raises(MurmurationError, match=r"MURMURATION_CACHE=.*; name a folder that you alone can write$"):
         jit(double)(4)
 
@@ -109,7 +109,7 @@ def test_without_a_folder_kernels_are_compiled_in_each_process(home, monkeypatch
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    assert find_folder() is None
+    assert find_kernel_folder() is None
     assert jit(double)(4) == 8
 
 

@@ -9,7 +9,7 @@ import numba
 import pytest
 
 from envs.simulation.jit import COMPILES
-from envs.simulation.kernel_cache import KernelCache, find_folder
+from envs.simulation.kernel_cache import KernelCache, find_kernel_folder
 from envs.simulation.kernel_key import _function_texts, find_key, has_changed
 
 pytestmark = pytest.mark.skipif(not COMPILES, reason="nothing is compiled")
@@ -101,7 +101,7 @@ def version(tmp_path, monkeypatch):
     """Writes the small package, with one edit, into a new folder; returns its top module."""
     monkeypatch.setenv("MURMURATION_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(KernelCache, "saving", True)
-    find_folder.cache_clear()
+    find_kernel_folder.cache_clear()
 
     def write(name="", before="", after=""):
         folder = tmp_path / f"version_{len(list(tmp_path.iterdir()))}"
@@ -117,7 +117,7 @@ def version(tmp_path, monkeypatch):
     yield write
     for path in SOURCES:
         sys.modules.pop(path.removesuffix(".py"), None)
-    find_folder.cache_clear()
+    find_kernel_folder.cache_clear()
 
 
 def key_of(module):

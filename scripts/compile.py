@@ -1,4 +1,4 @@
-"""Compile everything now, so that no later start waits for it: a minute or more once, then seconds.
+"""Compile everything now, so that no later start waits for it: some minutes once.
 
 python scripts/compile.py
 MURMURATION_CACHE=/opt/kernels python scripts/compile.py   # for an image: the folder where later starts find it

@@ -24,7 +24,7 @@ from envs.types import MurmurationError
 
 VARIABLE = "MURMURATION_CACHE"  # the environment variable that names the folder
 SUFFIX = ".kernel"
-UNUSED_SECONDS, MOST_BYTES = 30 * 24 * 3600.0, 2**30  # what the folder keeps; one version of all takes a twentieth
+UNUSED_SECONDS, MOST_BYTES = 30 * 24 * 3600.0, 2**31  # what the folder keeps; one version of all takes a twelfth
 _dumps: Any = dumps  # untyped
 _normalize: Any = sigutils.normalize_signature
 _NoCache: Any = NullCache

@@ -31,7 +31,7 @@ _TupleModel: Any = numba.core.datamodel.models.TupleModel
 _registry: Any = numba.core.datamodel.registry
 _context: Any = numba.core.registry.cpu_target.target_context
 _make_tuple: Any = _context.make_tuple
-_classes: set[type] = set()
+CLASSES: set[type] = set()  # those of `by_reference`
 
 
 def by_reference(class_: Class) -> Class:
@@ -40,13 +40,13 @@ def by_reference(class_: Class) -> Class:
     Compiled code may read fields by name only; it cannot index or unpack such a tuple, or return it to Python. A class
     whose fields all have one type is passed as numba does by default.
     """
-    _classes.add(class_)
+    CLASSES.add(class_)
     return class_
 
 
 def refers(tuple_type: Any) -> bool:
     """Whether compiled functions refer to tuples of a type by their address."""
-    return isinstance(tuple_type, types.NamedTuple) and tuple_type.instance_class in _classes
+    return isinstance(tuple_type, types.NamedTuple) and tuple_type.instance_class in CLASSES
 
 
 @_registry.register_default(types.NamedTuple)

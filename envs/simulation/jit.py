@@ -10,13 +10,8 @@ separate version, and only kernels get a wrapper through which Python calls them
 """
 
 import gc
-import inspect
 import time
 from collections.abc import Callable
-from glob import escape
-from hashlib import sha256
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from envs.simulation.numba_import import import_registries  # before numba
@@ -28,6 +23,7 @@ from numba.core import types
 from numba.core.event import Listener, register
 from numba.extending import intrinsic
 
+from envs.simulation.kernel_cache import KernelCache
 from envs.simulation.linked_code import linked_only
 from envs.simulation.one_value import Compiler
 
@@ -40,8 +36,6 @@ LINE = 64  # bytes of a cache line
 COMPILES = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 _arguments: dict[tuple[Any, tuple[Any, ...]], Any] = {}  # by function and types, see `as_argument`
-_stamps: dict[str, str] = {}  # by file with kernels, see `_stamp`
-_COMPILER = [Path(__file__).with_name(name) for name in ("jit.py", "linked_code.py", "by_reference.py", "one_value.py")]
 
 
 def jit(function: Callable[P, R]) -> Callable[P, R]:
@@ -137,6 +131,7 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     if not config.DISABLE_JIT:
         njit: Any = numba.njit
         alone = njit(error_model="numpy", _nrt=False, pipeline_class=Compiler)(function)
+        alone._cache = _Cache(alone)
         compiled._insert = lambda *_: None  # no wrapper for Python; the next line makes one when Python calls
         compiled._compile_for_args = lambda *_: alone
         compiled.compile = _linked(compiled.compile)
@@ -155,10 +150,10 @@ def _linked(function: Callable[P, R]) -> Callable[P, R]:
 
 def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]:
     njit: Any = numba.njit  # its type stubs do not know all options
-    defaults: dict[str, bool | str] = {"cache": True, "error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+    defaults: dict[str, bool | str] = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
     compiled = njit(pipeline_class=Compiler, **(defaults | options))(function)
-    _outdate_with_sources(compiled, function)
-    if hasattr(compiled, "get_call_template"):  # not where compilation is switched off
+    if COMPILES:
+        compiled._cache = _Cache(compiled)
         template_of = compiled.get_call_template
         compiled.get_call_template = lambda args, kws: template_of(
             [_widened(arg) for arg in args], {name: _widened(arg) for name, arg in kws.items()}
@@ -173,43 +168,6 @@ def _widened(given: Any) -> Any:
     return types.int64 if isinstance(plain, types.Integer) else plain
 
 
-def _outdate_with_sources(compiled: Any, function: Callable[..., Any]) -> None:
-    """Invalidate a kernel's cache when a file that it may call changes, or a constant that it may have compiled in.
-
-    Numba checks only the kernel's own file, so a caller in another file would keep the old callee compiled into it.
-    Other imports of the process have no influence.
-    """
-    cache = getattr(compiled, "_cache", None)
-    cache_file = getattr(cache, "_cache_file", None)
-    if cache is not None and cache_file is not None:
-        cache_file._source_stamp = _stamp(function)
-        load = cache_file._load_index
-        cache_file._load_index = lambda: _or_nothing(load)
-        cache_file.save = lambda key, data: _save_code(cache_file, key, data)
-        load_overload = cache.load_overload
-        cache.load_overload = lambda *about: _at_rest(load_overload, *about)
-
-
-def _stamp(function: Callable[..., Any]) -> str:
-    """Hash of a kernel's file, of all files whose kernels it may call, and of those that compile it, at import.
-
-    It covers modification time, size, and the constants defined or imported above the first kernel.
-    """
-    path = inspect.getfile(function)
-    if path not in _stamps:
-        stats = [(file, file.stat()) for file in (Path(path), *_COMPILER)]
-        parts = {f"{file} {stat.st_mtime} {stat.st_size}" for file, stat in stats}
-        for name, value in function.__globals__.items():
-            if isinstance(value, (int, float, str)) and not name.startswith("__"):
-                parts.add(f"{name} = {value!r}")
-            elif isinstance(value, ModuleType):
-                parts.add(_stamps.get(getattr(value, "__file__", None) or "", ""))
-            elif hasattr(value, "py_func"):
-                parts.add(_stamps.get(inspect.getfile(value.py_func), ""))
-        _stamps[path] = sha256("\n".join(sorted(parts)).encode()).hexdigest()
-    return _stamps[path]
-
-
 def _at_rest(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function without garbage collection: the first kernel loads numba's large registries."""
     _collection.on_start(None)
@@ -219,28 +177,12 @@ def _at_rest(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         _collection.on_end(None)
 
 
-def _or_nothing(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """Load a cache's index; return an empty one if an older version wrote it, with classes that no longer exist."""
-    try:
-        return load()
-    except (AttributeError, ImportError):
-        return {}
+class _Cache(KernelCache):
+    """Compiled versions on disk, which are loaded without garbage collection."""
 
-
-def _save_code(cache_file: Any, key: Any, data: Any) -> None:
-    """Save a kernel's code in a file of its own, then name it in the index.
-
-    Numba numbers the files and writes the index first. Another process that starts at the same time, or after this one
-    was killed in between, may then take code of an older version from the file.
-    """
-    known = cache_file._load_index()
-    number = int.from_bytes(sha256(f"{cache_file._source_stamp} {key}".encode()).digest()[:8], "big")
-    name = known.get(key) or cache_file._data_name(number)
-    if not known:
-        for outdated in Path(cache_file._cache_path).glob(f"{escape(Path(cache_file._index_name).stem)}.*.nbc"):
-            outdated.unlink(missing_ok=True)
-    cache_file._save_data(name, data)
-    cache_file._save_index(known | {key: name})
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code for arguments of given types, or None if it has to be compiled."""
+        return _at_rest(super().load_overload, sig, target_context)
 
 
 class _Collection(Listener):

@@ -28,10 +28,6 @@ def _import_numba() -> None:
     gc.disable()
     try:
         import numba  # noqa: F401
-
-        from envs.simulation.kernel_cache import add_temporary_cache
-
-        add_temporary_cache()
     finally:
         gc.freeze()
         if enabled:

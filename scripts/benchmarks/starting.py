@@ -59,7 +59,7 @@ def measure_starting(report: Report, suite: Suite) -> None:
         report.add("starting", what, "relative to importing third-party packages", spent / libraries, "")
     for what, source in (("episode", EPISODE), ("environment", DECISION)):
         with tempfile.TemporaryDirectory() as cache:
-            variables = {"NUMBA_CACHE_DIR": cache} if suite.fresh else {}
+            variables = {"MURMURATION_CACHE": cache} if suite.fresh else {}
             first, printed = time_start(source, variables)
             if suite.fresh:
                 report.add("starting", what, "first start", first, "CPU-s", most=MOST_FIRST)

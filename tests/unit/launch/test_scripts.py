@@ -37,7 +37,7 @@ def run(folder, script, *arguments, **environment):
 
 @pytest.mark.parametrize(
     "script",
-    [path.stem for path in sorted(SCRIPTS.glob("*.py")) if path.stem not in ("list", "slurm_cluster", "tasks")],
+    [path.stem for path in sorted(SCRIPTS.glob("*.py")) if (SCRIPTS.parent / "conf" / f"{path.stem}.yaml").is_file()],
 )
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_explains_a_script_and_runs_nothing(script, flag, tmp_path, monkeypatch, capsys):

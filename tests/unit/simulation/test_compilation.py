@@ -1,9 +1,11 @@
 """Compiled and interpreted kernels agree, and compiled code is never out of date."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,9 @@ print(len(result.log), hashlib.sha256(b"".join(table.tobytes() for table in tabl
 
 
 def python(code: str, folder: Path = REPOSITORY, **environment: str) -> str:
-    """Run code in a fresh interpreter; return its output."""
+    """Run code in a fresh interpreter; return its output. Code of a folder of a test is kept in that folder."""
+    if folder != REPOSITORY:
+        environment = {"MURMURATION_CACHE": str(folder / "cache")} | environment
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
@@ -65,54 +69,23 @@ def test_a_kernel_is_recompiled_after_a_change_to_a_file_that_it_calls(tmp_path,
     assert seen == ["14", "42"]
 
 
-def test_a_cache_of_an_older_version_is_ignored(tmp_path):
-    """The index of a kernel on the same line names a class that the new version does not have."""
-    printed = []
-    for name in ("Before", "Afterwards"):
-        (tmp_path / "kernels.py").write_text(
-            textwrap.dedent(f"""
-            from typing import NamedTuple
-            from envs.simulation.jit import kernel
-
-            class {name}(NamedTuple):
-                amount: int
-
-            @kernel
-            def twice(a):
-                return 2 * a.amount
-
-            print(twice({name}({len(name)})))
-            """)
-        )
-        printed.append(python("import kernels", tmp_path).strip())
-    assert printed == ["12", "20"]
-
-
-def test_a_kernel_is_recompiled_after_a_change_to_an_imported_constant(tmp_path):
-    """The constant is in a file without kernels; compiled code contains its value."""
-    (tmp_path / "kernels.py").write_text(
-        "from envs.simulation.jit import kernel\nfrom numbers_here import FACTOR\n\n"
-        "@kernel\ndef scaled(a):\n    return FACTOR * a\n"
+def test_a_copy_loads_what_was_compiled_elsewhere_and_a_process_that_dies_leaves_nothing_in_use(tmp_path):
+    """Two processes at once, one of which ends before its code has its name; then a copy in another folder."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    (first / "kernels.py").write_text(
+        "from envs.simulation.jit import kernel, part\n\n@part\ndef half(a):\n    return 0.5 * a\n\n"
+        "@kernel\ndef quarter(a):\n    return half(half(a))\n"
     )
-    printed = []
-    for factor in (3, 5):
-        (tmp_path / "numbers_here.py").write_text(f"FACTOR = {factor}\n")
-        printed.append(python("import kernels; print(kernels.scaled(2))", tmp_path).strip())
-    assert printed == ["6", "10"]
-
-
-def test_a_process_that_dies_between_two_files_of_the_cache_leaves_no_older_code_in_use(tmp_path):
-    """As another process would find it that starts at that moment."""
-    dies = "import os; from numba.core.caching import IndexDataCacheFile as F; F.{} = lambda *_: os._exit(0); "
-    show = "import kernels; print(kernels.scaled(2))"
-    source = "from envs.simulation.jit import kernel\n\n\n@kernel\ndef scaled(a):\n    return {} * a\n"
-    for first, writes in ((3, "_save_data"), (10, "_save_index")):
-        (tmp_path / "kernels.py").write_text(source.format(first))
-        assert python(show, tmp_path, NUMBA_DISABLE_JIT="0").split() == [str(2 * first)]
-        (tmp_path / "kernels.py").write_text(source.format(first + 2))
-        assert not python(dies.format(writes) + show, tmp_path, NUMBA_DISABLE_JIT="0")
-        assert python(show, tmp_path, NUMBA_DISABLE_JIT="0").split() == [str(2 * first + 4)]
-    assert len(list(tmp_path.glob("__pycache__/*.nbc"))) == 1  # outdated code is removed
+    tell = "from envs.simulation.jit import on_first_compilation as on; on(lambda: print('compiling')); "
+    show = f"{tell}import kernels; print(kernels.quarter(8.0))"
+    shared = {"MURMURATION_CACHE": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    assert python(f"import os; os.replace = lambda *_: os._exit(0); {show}", first, **shared).split() == ["compiling"]
+    with ThreadPoolExecutor() as both:
+        told = list(both.map(lambda _: python(show, first, **shared).split(), range(2)))
+    assert [words[-1] for words in told] == ["2.0", "2.0"]
+    shutil.copytree(first, second, copy_function=shutil.copyfile)
+    assert python(show, second, **shared).split() == ["2.0"]
 
 
 def test_unrelated_imports_do_not_invalidate_a_kernel(tmp_path):

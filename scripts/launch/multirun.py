@@ -10,7 +10,8 @@ from rich.table import Table
 
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.files import write_frame
-from envs.evaluation.table import number, wide_console
+from envs.evaluation.table import number
+from envs.evaluation.texts import wide_console
 from launch.outcomes import FinishedRun, objective_of, rows_with_figures
 
 

@@ -69,7 +69,7 @@ def command(
                 return objective_of(kept)
 
         def main() -> None:
-            if not FLAGS.isdisjoint(sys.argv[1:]):
+            if not FLAGS.isdisjoint(sys.argv[1:]):  # within a process that has imported the script
                 print(help_text(str(task.__globals__["__doc__"]), config_name))
                 return
             share_modules()

@@ -12,6 +12,7 @@ from agents.goal import Goal
 from agents.training import TrainingState
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.plots import COLOURS
+from envs.evaluation.texts import plot_text
 from envs.types import FloatArray
 from envs.types.units import HOUR
 
@@ -127,8 +128,8 @@ def cost_curves(runs: Sequence[CostCurve], title: str = "") -> Figure:
     least, most = axes.get_ylim()
     axes.set_yticks([each for each in TICKS if least <= each <= most])
     axes.set_ylim(least, most)
-    axes.set_ylabel(f"{runs[0].goal} in validation (h)")
-    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_ylabel(plot_text(f"{runs[0].goal} in validation (h)"))
+    axes.set_title(plot_text(title), fontsize=10, loc="left")
     return figure
 
 
@@ -154,14 +155,14 @@ def compare_progress(methods: Mapping[str, Sequence[CostCurve]], zero: str, one:
             middle, low, high = mean_with_band(np.stack([curve.progress(zero, one) for curve in own]))
             colour = COLOURS[i % len(COLOURS)]
             axes.fill_between(seconds, low, high, color=colour, alpha=0.2, lw=0)
-            axes.plot(seconds, middle, color=colour, lw=1.8, marker="o", ms=3, label=name)
+            axes.plot(seconds, middle, color=colour, lw=1.8, marker="o", ms=3, label=plot_text(name))
             start, end = own[0].baselines[zero], own[0].baselines[one]
             levels = {each: (start - value) / (start - end) for each, value in own[0].baselines.items()}
         draw_levels(axes, {name: level for name, level in levels.items() if level >= LOWEST_LEVEL})
         axes.set_ylim(LOWEST_LEVEL, 1.1)
         over_cpu_time(axes)
-        axes.set_ylabel(f"progress from {zero} to {one}")
-        axes.set_title(task, fontsize=10, loc="left")
+        axes.set_ylabel(plot_text(f"progress from {zero} to {one}"))
+        axes.set_title(plot_text(task), fontsize=10, loc="left")
         axes.legend(frameon=False, fontsize=9, loc="lower right")
     return figure
 
@@ -185,7 +186,7 @@ def draw_levels(axes: Axes, levels: Mapping[str, float]) -> None:
         named.setdefault(near[0] if near else value, []).append(name)
     for value, names in named.items():
         axes.annotate(
-            ", ".join(names),
+            plot_text(", ".join(names)),
             (0.0, value),
             (3, 2),
             xycoords=("axes fraction", "data"),

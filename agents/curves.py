@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from agents.problems.gain import Gain
 from envs.evaluation.plots import COLOURS
+from envs.evaluation.texts import plot_text
 from envs.types import FloatArray
 
 MINUTE = 60.0  # seconds
@@ -67,7 +68,7 @@ def learning_curves(runs: Mapping[str, LearningCurve]) -> Figure:
         _draw(by_episodes, {name: run.episodes() for name, run in runs.items()}, gains)
         _draw(by_time, {name: run.cpu_minutes() for name, run in runs.items()}, gains)
         by_episodes.set_ylabel("gain in mean JCT (%)")
-        by_episodes.set_title(task, fontsize=10, loc="left")
+        by_episodes.set_title(plot_text(task), fontsize=10, loc="left")
     rows[-1, 0].set_xlabel("training episodes")
     rows[-1, 1].set_xlabel("CPU-minutes of training")
     if len(runs) > 1:
@@ -82,7 +83,9 @@ def _draw(axes: Axes, costs: Mapping[str, FloatArray], gains: Mapping[str, tuple
     for i, name in enumerate(costs):
         gain, error = gains[name]
         colour, width = COLOURS[i % len(COLOURS)], 1.0 if several else 1.6
-        axes.errorbar(costs[name], gain, error, label=name, color=colour, lw=width, marker="o", ms=3, capsize=2)
+        axes.errorbar(
+            costs[name], gain, error, label=plot_text(name), color=colour, lw=width, marker="o", ms=3, capsize=2
+        )
     if several and len({len(cost) for cost in costs.values()}) == 1:
         mean = np.mean([gain for gain, _ in gains.values()], axis=0)
         axes.plot(np.mean(list(costs.values()), axis=0), mean, color="0.2", linewidth=2.4, label="mean")

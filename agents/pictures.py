@@ -9,6 +9,7 @@ from agents.policies.watching import WatchedPolicy, watched
 from envs.episodes.drawing import draw_scene
 from envs.episodes.scene import Scene
 from envs.evaluation.gantt import TimeAxis, gantt
+from envs.evaluation.texts import plot_text
 from envs.metrics import measured_span, segments
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import RunResult, Setup, Simulator, run_episode
@@ -87,7 +88,7 @@ def allocation_heat_map(result: RunResult) -> Figure:
     axes = figure.subplots()
     extent = (axis.start / axis.unit, axis.end / axis.unit, result.cluster.num_nodes - 0.5, -0.5)
     image = axes.imshow(shares, aspect="auto", cmap="viridis", vmin=0, vmax=1, extent=extent, interpolation="nearest")
-    axes.set_xlabel(f"time ({axis.name})")
+    axes.set_xlabel(plot_text(f"time ({axis.name})"))
     axes.set_ylabel("node")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     figure.colorbar(image, ax=axes, label="share of GPUs held", format=lambda share, _: f"{share:.0%}")

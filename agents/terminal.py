@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
 from envs.evaluation.compiling import CompilingColumn
-from envs.evaluation.table import wide_console
+from envs.evaluation.texts import TaskText, TextConsole, wide_console
 
 FIGURE_FORMATS = {
     "train/mean_jct": "training {:,.0f} s",
@@ -21,9 +20,9 @@ FIGURE_FORMATS = {
 class ProgressListener:
     """`agents.training.TrainingListener` on a terminal: one bar per phase, with its latest figures."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: TextConsole | None = None) -> None:
         self.console = console or wide_console()
-        columns = (TextColumn("{task.description:10s}"), BarColumn(bar_width=24), TextColumn("{task.fields[figures]}"))
+        columns = (TaskText("{task.description:10s}"), BarColumn(bar_width=24), TaskText("{task.fields[figures]}"))
         times = (TimeElapsedColumn(), TimeRemainingColumn(), CompilingColumn())
         self._bar = Progress(*columns, *times, console=self.console)
         self._task: TaskID | None = None
@@ -63,7 +62,7 @@ class ProgressListener:
 
     def note(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(self._name + text, highlight=False)
+        self.console.print(self._name + text)
 
     def _finish(self) -> None:
         if self._task is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import murmuration
 from murmuration.home import SCRIPTS, open_home
+from murmuration.streams import checked_output
 
 
 def find_commands(scripts: Path = SCRIPTS) -> dict[str, Path]:
@@ -31,6 +32,11 @@ def _first_line(path: Path) -> str:
 
 def main() -> None:
     """Run the script that the first word names, with the words after it."""
+    with checked_output():
+        _run()
+
+
+def _run() -> None:
     name, rest = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     commands = find_commands()
     if name in ("-h", "--help"):

@@ -8,7 +8,7 @@ import argparse
 
 from rich.table import Table
 
-from envs.evaluation.table import wide_console
+from envs.evaluation.texts import wide_console
 from envs.performance.zoo import zoo
 from launch.choices import LISTED_GROUPS, describe_groups, option_of
 from launch.errors import one_line_errors
@@ -31,7 +31,7 @@ def main() -> None:
                 table.add_row(option_of(group) if i == 0 else "", name, line, end_section=i == len(choices) - 1)
         wide_console().print(table)
         if not arguments.groups:
-            wide_console().print(f"\n models of performance=default: {', '.join(zoo())}", highlight=False)
+            wide_console().print(f"\n models of performance=default: {', '.join(zoo())}")
 
 
 if __name__ == "__main__":

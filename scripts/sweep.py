@@ -9,7 +9,7 @@ from pathlib import Path
 from launch import build_inputs, build_schedulers, command
 
 # isort: split
-from envs.evaluation.files import write_figure, write_frame, write_whole
+from envs.evaluation.files import file_part, write_figure, write_frame, write_whole
 from envs.evaluation.report import DOTS_PER_INCH
 from envs.evaluation.sweep import sweep
 from envs.evaluation.sweep_plot import jct_by_load
@@ -46,7 +46,7 @@ def main(run: SweepRun, folder: Path) -> None:
     write_frame(folder / "sweep.csv", found.table())
     write_figure(folder / "sweep.png", jct_by_load(found), DOTS_PER_INCH)
     for name, failure in found.failures.items():
-        write_whole(folder / f"failed_{name}.txt", failure.trace())
+        write_whole(folder / f"failed_{file_part(name)}.txt", failure.trace())
     refuse_failures(found.failures, len(schedulers), folder)
 
 

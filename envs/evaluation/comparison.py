@@ -18,7 +18,7 @@ from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, m
 from envs.metrics import Summary, job_completion_times, queueing_delays, slowdowns
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
-from envs.types import FloatArray, IntArray
+from envs.types import FloatArray, IntArray, MurmurationError, did_you_mean
 from envs.types.units import HOUR
 
 BOUND = "lower bound"  # row of the lower bound at the simulator's batch sizes
@@ -89,10 +89,11 @@ class Comparison:
                 )
 
     def __repr__(self) -> str:
-        """Return the schedulers with their `metric` in hours and its ratio, the best first: short, for notebooks."""
+        """Return the schedulers with their `metric` in hours and its ratio, the best first, and what failed: short."""
         found = {name: (self.estimate(self.metric, name), self.ratio(self.metric, name)) for name in self.order}
         rows = [f"  {name}: {mean.value / HOUR:.2f} h, {ratio.value:.3f}" for name, (mean, ratio) in found.items()]
-        return "\n".join([f"{self.metric_name}, ratio to {self.reference}:", *rows])
+        failed = [f"  {name}: {failure}" for name, failure in self.failures.items()]
+        return "\n".join([f"{self.metric_name}, ratio to {self.reference}:", *rows, *failed])
 
     @property
     def schedulers(self) -> list[str]:
@@ -175,6 +176,7 @@ class Comparison:
 
         For schedulers that play whole episodes in compiled code it includes the simulator (`CompiledScheduler`).
         """
+        self._place(scheduler)
         rounds = sum(episode.num_rounds for episode in self.episodes[scheduler])
         seconds = sum(episode.decision_seconds for episode in self.episodes[scheduler])
         return 1000 * seconds / rounds if rounds else math.nan
@@ -235,16 +237,22 @@ class Comparison:
         return f"{scheduler} {remark.mark}" if remark else scheduler
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:
-        """Estimate the mean over workloads of a metric of `ESTIMATED` with its interval."""
-        return self.estimators[metric].mean(self.schedulers.index(scheduler))
+        """Estimate the mean over workloads of a metric of `ESTIMATED` with its interval; errors as in `ratio`."""
+        return self.estimators[find_name(metric, ESTIMATED, "has no estimate")].mean(self._place(scheduler))
 
     def ratio(self, metric: str, scheduler: str, to: str = "") -> Estimate:
         """Estimate the ratio of a metric of `ESTIMATED` to another scheduler's, with its paired interval.
 
         The other one is the reference if `to` is empty.
+
+        Raises:
+            MurmurationError: there is no such metric or scheduler.
         """
-        names = self.schedulers
-        return self.estimators[metric].ratio(names.index(scheduler), names.index(to or self.reference))
+        estimator = self.estimators[find_name(metric, ESTIMATED, "has no estimate")]
+        return estimator.ratio(self._place(scheduler), self._place(to or self.reference))
+
+    def _place(self, scheduler: str) -> int:
+        return self.schedulers.index(find_name(scheduler, self.schedulers, "has no figures here"))
 
     @cached_property
     def bounds(self) -> list[dict[str, Any]]:
@@ -335,6 +343,7 @@ class Comparison:
 
     def bound_of(self, scheduler: str) -> str:
         """Return the name of the lower bound that holds for a scheduler."""
+        self._place(scheduler)
         return ANY_BATCH if ANY_BATCH in self.relaxations and scheduler in names_batches(self.runs) else BOUND
 
     @cached_property
@@ -448,6 +457,18 @@ class Comparison:
         for column, summaries in enumerate(self.summaries.values()):
             means[: len(summaries), column] = [getattr(summary, metric) for summary in summaries]
         return means
+
+
+def find_name(name: str, known: Sequence[str], lacks: str) -> str:
+    """Return a name that is known.
+
+    Raises:
+        MurmurationError: it is not.
+    """
+    if name not in known:
+        hint = did_you_mean(str(name), known, lead=", ")
+        raise MurmurationError(f"comparison: {str(name)[:80]!r} {lacks}{hint}; choose one of {', '.join(known)}")
+    return name
 
 
 def cut_short(results: Sequence[RunResult | EpisodeFigures]) -> list[str]:

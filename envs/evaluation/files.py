@@ -1,6 +1,7 @@
 """Files that are written as a whole, and their hashes."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,7 +11,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+MOST_OF_NAME = 60  # characters: in any alphabet less than the 255 bytes that file systems allow
 PART = ".part"  # part of the name of a file or folder that is not complete yet
+
+
+def file_part(name: str) -> str:
+    """Return a name, such as a scheduler's, as part of the name of a file: a slash would be a folder."""
+    return re.sub(r"[/\\\0-\x1f]", "_", name)[:MOST_OF_NAME]
 
 
 def file_hash(path: Path) -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from envs.evaluation.lanes import lanes, node_lanes
+from envs.evaluation.texts import plot_text
 from envs.metrics import gpus_held, jobs_waiting, segments
 from envs.simulation import RunResult
 from envs.types import ClusterSpec, FloatArray, IntArray, Seconds
@@ -76,9 +77,8 @@ def gantt(result: RunResult) -> Figure:
     draw_load(below, result, axis)
     unfinished = f", {result.num_unfinished} unfinished" if result.num_unfinished else ""
     part = f"; first {len(held)} stays of {len(segments(result.log, result.end_time))}" if cut else ""
-    above.set_title(
-        f"{result.scheduler} on {result.workload.name}: {len(result.records)} jobs{unfinished}{part}", loc="left"
-    )
+    title = f"{result.scheduler} on {result.workload.name}: {len(result.records)} jobs{unfinished}{part}"
+    above.set_title(plot_text(title), loc="left")
     return figure
 
 
@@ -97,7 +97,7 @@ def draw_boxes(axes: Axes, result: RunResult, held: npt.NDArray[np.void], axis: 
     number_boxes(axes, left, right, bottom, height, job, colours, axis)
     name_nodes(axes, result.cluster, by_gpu)
     seen = [size for i, size in enumerate(SIZE_CLASSES) if (size_class == i).any()]
-    handles = [Patch(color=size_colour(SIZE_CLASSES.index(size)), label=label_of(size)) for size in seen]
+    handles = [Patch(color=size_colour(SIZE_CLASSES.index(size)), label=plot_text(label_of(size))) for size in seen]
     if handles:
         axes.legend(
             handles=handles, title="GPUs requested", ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1)
@@ -171,7 +171,7 @@ def number_boxes(
     for i in np.flatnonzero((right - left > 0.022 * span) & (height > lanes_drawn / 45)):
         middle = ((left[i] + right[i]) / 2, bottom[i] + height[i] / 2)
         ink = "black" if colours[i] @ LUMINANCE > 0.45 else "white"
-        axes.text(*middle, str(job[i]), ha="center", va="center", fontsize=7, color=ink, clip_on=True)
+        axes.text(*middle, plot_text(str(job[i])), ha="center", va="center", fontsize=7, color=ink, clip_on=True)
 
 
 def name_nodes(axes: Axes, cluster: ClusterSpec, by_gpu: bool) -> None:
@@ -182,9 +182,8 @@ def name_nodes(axes: Axes, cluster: ClusterSpec, by_gpu: bool) -> None:
     axes.hlines(edge[1:-1], 0, 1, transform=axes.get_yaxis_transform(), color="0.75", linewidth=0.5, zorder=0)
     step = -(-cluster.num_nodes // MAX_NAMED_NODES)
     named = np.arange(0, cluster.num_nodes, step)
-    axes.set_yticks(
-        (edge[:-1] + edge[1:])[named] / 2, [f"{cluster.nodes[n].gpu_type} node {n}" for n in named], fontsize=8
-    )
+    middle = (edge[:-1] + edge[1:])[named] / 2
+    axes.set_yticks(middle, [plot_text(f"{cluster.nodes[n].gpu_type} node {n}") for n in named], fontsize=8)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -201,7 +200,7 @@ def draw_load(axes: Axes, result: RunResult, axis: TimeAxis) -> None:
     waiting_axes.step(axis.scaled(times), waiting, where="post", color="#D55E00", linewidth=1.0)
     waiting_axes.set_ylim(bottom=0)
     waiting_axes.set_ylabel("jobs waiting", fontsize=8, color="#D55E00")
-    axes.set_xlabel(f"time ({axis.name})")
+    axes.set_xlabel(plot_text(f"time ({axis.name})"))
     for part in (axes, waiting_axes):
         part.spines["top"].set_visible(False)
         part.tick_params(labelsize=8)

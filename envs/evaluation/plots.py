@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from envs.evaluation.comparison import Comparison
+from envs.evaluation.texts import plot_text
 from envs.metrics import job_completion_times
 
 # Okabe and Ito's palette, distinguishable with every form of colour blindness. With line styles: 28 distinct lines.
@@ -25,7 +26,7 @@ def jct_cdf(comparison: Comparison) -> Figure:
         jct = np.concatenate([job_completion_times(episode.rows(jobs)) for episode, jobs in pairs])
         if not len(jct):
             continue
-        line = axes.ecdf(np.maximum(jct, LEAST), label=name, linewidth=1.6)
+        line = axes.ecdf(np.maximum(jct, LEAST), label=plot_text(name), linewidth=1.6)
         line.set(color=COLOURS[i % len(COLOURS)], linestyle=STYLES[i // len(COLOURS) % len(STYLES)])
     axes.set_xscale("log")
     axes.set_xlabel("job completion time")
@@ -34,7 +35,7 @@ def jct_cdf(comparison: Comparison) -> Figure:
     axes.set_xticks([], minor=True)
     axes.set_xlim(low, high)
     axes.set_ylabel("share of jobs")
-    axes.set_title(f"{sum(map(len, comparison.compared))} jobs that every scheduler finished", fontsize=10)
+    axes.set_title(plot_text(f"{sum(map(len, comparison.compared))} jobs that every scheduler finished"), fontsize=10)
     axes.grid(which="major", color="0.9")
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_lines():

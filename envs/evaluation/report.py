@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from envs.evaluation.aggregate import aggregate_comparison
 from envs.evaluation.compare import check_comparable, compare_schedulers
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.compiling import CompilingColumn
 from envs.evaluation.episode import EpisodeFigures
-from envs.evaluation.files import write_figure, write_frame, write_whole
+from envs.evaluation.files import file_part, write_figure, write_frame, write_whole
 from envs.evaluation.gantt import gantt
 from envs.evaluation.marl_eval import to_marl_eval
 from envs.evaluation.page import markdown_page, task_table
@@ -24,7 +23,8 @@ from envs.evaluation.playing import PlayedCallback
 from envs.evaluation.plots import jct_cdf
 from envs.evaluation.side_by_side import side_by_side
 from envs.evaluation.spread import Spread
-from envs.evaluation.table import duration, print_table, wide_console
+from envs.evaluation.table import duration, print_table
+from envs.evaluation.texts import TaskText, TextConsole, wide_console
 from envs.evaluation.tradeoff import jct_and_cpu_time
 from envs.evaluation.webpage import PageExtras, html_page
 from envs.performance import efficiency_notes, throughput_sources
@@ -49,7 +49,7 @@ def run_comparison(
     recorded: Mapping[str, Sequence[EpisodeFigures]] | None = None,
     listener: PlayedCallback | None = None,
     spread: Spread | None = None,
-    console: Console | None = None,
+    console: TextConsole | None = None,
 ) -> Comparison:
     """Run `compare_schedulers` and print the workloads, a progress bar, and the table.
 
@@ -58,16 +58,10 @@ def run_comparison(
     check_comparable([*schedulers, *(recorded or {})], workloads, reference)
     console = console or wide_console()
     if about and "task" in about:
-        console.print(f"task {about['task']['label']}", highlight=False)
+        console.print(f"task {about['task']['label']}")
     print_workloads(workloads, setup, console)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        CompilingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
+    times = (TimeElapsedColumn(), TimeRemainingColumn(), CompilingColumn())
+    with Progress(TaskText("{task.description}"), BarColumn(), *times, console=console, transient=True) as bar:
         task = bar.add_task("", total=len(schedulers) * len(workloads))
         names = list(schedulers)
 
@@ -94,30 +88,30 @@ def run_comparison(
     return comparison
 
 
-def print_workloads(workloads: Sequence[Workload], setup: Setup, console: Console) -> None:
+def print_workloads(workloads: Sequence[Workload], setup: Setup, console: TextConsole) -> None:
     """Print the offered load by GPU type, and notes on the origin of jobs and throughputs."""
     cluster, performance = setup.cluster, setup.performance
     gpus = ", ".join(f"{count} {name}" for name, count in cluster.gpus_by_type.items())
     jobs = format_range([len(workload) for workload in workloads], "{:,.0f}")
     names = list(dict.fromkeys(workload.name for workload in workloads))
     shown = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
-    console.print(f"{shown}: {len(workloads)} x {jobs} jobs on {cluster.name} ({gpus})", highlight=False)
+    console.print(f"{shown}: {len(workloads)} x {jobs} jobs on {cluster.name} ({gpus})")
     loads = [workload.offered_load(cluster, performance) for workload in workloads]
     by_type = [describe_loads(name, [load[name] for load in loads]) for name in loads[0]]
     efficient = format_range([workload.efficient_load(cluster, performance) for workload in workloads], "{:.2f}")
     said = f"{', '.join(by_type)}; at efficient sizes {efficient}"
     if all(workload.jobs["submit_time"].max() == 0 for workload in workloads):
         said = "without end: all jobs are there at the beginning"
-    console.print(f"offered load: {said}", highlight=False)
+    console.print(f"offered load: {said}")
     if window := describe_windows(workloads):
-        console.print(window, highlight=False)
+        console.print(window)
     models = list(dict.fromkeys(model for workload in workloads for model in workload.known_models))
     for source, pairs in throughput_sources(performance, models, cluster.gpu_types).items():
         if source != "measured":
-            console.print(f"throughputs {source}: {merge_pairs(pairs)}", style="dim", highlight=False)
+            console.print(f"throughputs {source}: {merge_pairs(pairs)}", style="dim")
     notes = dict.fromkeys(note for workload in workloads for note in workload.notes)
     for note in [*notes, *efficiency_notes(models, setup.scenario.statistical_efficiency)]:
-        console.print(f"note: {note}", style="dim", highlight=False)
+        console.print(f"note: {note}", style="dim")
 
 
 def describe_loads(name: str, loads: Sequence[float]) -> str:
@@ -189,12 +183,12 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
         write_whole(folder / "table.md", task_table(comparison))
         forms.append("table.md")
     for name, failure in comparison.failures.items():
-        write_whole(folder / f"failed_{name}.txt", failure.trace())
-        forms.append(f"failed_{name}.txt")
+        forms.append(f"failed_{file_part(name)}.txt")
+        write_whole(folder / forms[-1], failure.trace())
     pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison), "jct_and_cpu_time": jct_and_cpu_time(comparison)}
     first = {name: results[0] for name, results in comparison.runs.items()}
     played = {name: run for name, run in first.items() if isinstance(run, RunResult)}
-    pictures |= {f"gantt_{name}": gantt(run) for name, run in played.items()}
+    pictures |= {f"gantt_{file_part(name)}": gantt(run) for name, run in played.items()}
     if len(played) > 1:
         one, *others = played
         pictures["side_by_side"] = side_by_side(played[one], played[min(others, key=comparison.order.index)])

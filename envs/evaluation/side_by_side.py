@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from envs.evaluation.gantt import MAX_SEGMENTS, TimeAxis, draw_boxes
 from envs.evaluation.plots import COLOURS
 from envs.evaluation.table import number, unit_for
+from envs.evaluation.texts import plot_text
 from envs.metrics import job_completion_times, jobs_in_system, segments
 from envs.simulation import RunResult
 
@@ -32,7 +33,7 @@ def side_by_side(first: RunResult, second: RunResult) -> Figure:
     *charts, below = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.4))
     for axes, run, rows, title in zip(charts, runs, held, captions(runs), strict=True):
         draw_boxes(axes, run, rows[rows["start"] < axis.end], axis)
-        axes.set_title(title, loc="left")
+        axes.set_title(plot_text(title), loc="left")
     if legend := charts[1].get_legend():
         legend.remove()
     draw_jobs(below, runs, axis)
@@ -56,10 +57,10 @@ def draw_jobs(axes: Axes, runs: tuple[RunResult, RunResult], axis: TimeAxis) -> 
     """Draw the jobs in the system over time under both schedulers."""
     for run, colour in zip(runs, COLOURS, strict=False):
         times, jobs = jobs_in_system(run)
-        axes.step(axis.scaled(times), jobs, where="post", color=colour, linewidth=1.4, label=run.scheduler)
+        axes.step(axis.scaled(times), jobs, where="post", color=colour, linewidth=1.4, label=plot_text(run.scheduler))
     axes.set_ylim(bottom=0)
     axes.set_ylabel("jobs in the system", fontsize=8)
-    axes.set_xlabel(f"time ({axis.name})")
+    axes.set_xlabel(plot_text(f"time ({axis.name})"))
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)

@@ -9,6 +9,7 @@ from envs.evaluation.comparison import ANY_BATCH, BOUND
 from envs.evaluation.plots import COLOURS, STYLES
 from envs.evaluation.sweep import Sweep
 from envs.evaluation.table import unit_for
+from envs.evaluation.texts import plot_text
 
 MARKERS = "osD^v"  # with the colours and styles, 140 distinct lines
 MOST_BANDS = 8  # with more schedulers, bands cannot be distinguished
@@ -30,7 +31,7 @@ def jct_by_load(sweep: Sweep) -> Figure:
     for name in shown:
         rows = table[table["scheduler"] == name]
         colour, style, marker = look_of(sweep.schedulers.index(name))
-        (line,) = axes.plot(rows["load"], rows["mean_jct"] / unit, color=colour, ms=3.5, lw=1.4, label=name)
+        (line,) = axes.plot(rows["load"], rows["mean_jct"] / unit, color=colour, ms=3.5, lw=1.4, label=plot_text(name))
         line.set(linestyle=style, marker=marker)
         if len(shown) <= MOST_BANDS:
             low, high = rows["mean_jct_low"] / unit, rows["mean_jct_high"] / unit
@@ -39,7 +40,7 @@ def jct_by_load(sweep: Sweep) -> Figure:
     draw_bounds(axes, table, unit)
     plain_ticks(axes)
     axes.set_xlabel("offered load")
-    axes.set_ylabel(f"mean JCT ({word})")
+    axes.set_ylabel(plot_text(f"mean JCT ({word})"))
     axes.grid(which="major", color="0.9")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, fontsize=8, loc="outside right upper", handlelength=3)

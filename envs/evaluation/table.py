@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.statistics import Estimate
+from envs.evaluation.texts import TextConsole
+from envs.evaluation.texts import wide_console as wide_console
 from envs.types import Seconds
 
-PAGE_WIDTH = 160  # characters, if the output is not a terminal
 TIME_UNITS = ((2 * 86400.0, 86400.0, "d"), (2 * 3600.0, 3600.0, "h"), (120.0, 60.0, "min"))
 
 
-def print_table(comparison: Comparison, console: Console | None = None) -> None:
+def print_table(comparison: Comparison, console: TextConsole | None = None) -> None:
     """Print the table with readable units, the schedulers that failed or could not run with reasons, and the caption.
 
     A narrow screen shows fewer columns; no cell is truncated, and results.md and results.csv have all. The scheduler
@@ -23,10 +23,10 @@ def print_table(comparison: Comparison, console: Console | None = None) -> None:
     console = console or wide_console()
     console.print(comparison_table(comparison, console.width))
     for name, failure in comparison.failures.items():
-        console.print(f" {name}  {failure}", highlight=False, markup=False, style="red")
+        console.print(f" {name}  {failure}", style="red")
     for name, reason in comparison.inapplicable.items():
-        console.print(f" {name}  {reason}", highlight=False, markup=False, style="yellow")
-    console.print(comparison.caption, style="italic dim", highlight=False)
+        console.print(f" {name}  {reason}", style="yellow")
+    console.print(comparison.caption, style="italic dim")
 
 
 def comparison_table(comparison: Comparison, width: int) -> Table:
@@ -158,9 +158,3 @@ def with_interval(estimate: Estimate, unit: float = 1.0) -> str:
     if estimate.low != estimate.low or estimate.low == estimate.high:
         return number(estimate.value / unit)
     return f"{number(estimate.value / unit)} [{number(estimate.low / unit)}, {number(estimate.high / unit)}]"
-
-
-def wide_console() -> Console:
-    """Return a console for standard output; `PAGE_WIDTH` wide if it is not a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=PAGE_WIDTH)

@@ -13,6 +13,7 @@ from matplotlib.transforms import Bbox
 
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.plots import COLOURS
+from envs.evaluation.texts import plot_text
 from envs.types import FloatArray
 
 LEAST_MS = 1e-4  # shorter decisions are drawn here, as a logarithmic axis has no zero
@@ -42,8 +43,8 @@ def jct_and_cpu_time(comparison: Comparison) -> Figure:
     axes.set_xscale("log")
     axes.scatter(places[:, 0], places[:, 1], s=22, color=COLOURS[0], zorder=3)
     axes.set_xlabel("CPU time per decision (ms)")
-    axes.set_ylabel(f"{comparison.metric_name} / lower bound" if bounded else f"{comparison.metric_name} (h)")
-    axes.set_title(f"{comparison.num_workloads} workloads; lower and further left is better", fontsize=10)
+    axes.set_ylabel(plot_text(f"{comparison.metric_name} {'/ lower bound' if bounded else '(h)'}"))
+    axes.set_title(plot_text(f"{comparison.num_workloads} workloads; lower and further left is better"), fontsize=10)
     axes.grid(which="major", color="0.9")
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(0.12)
@@ -73,7 +74,13 @@ def place_labels(axes: Axes, labels: Sequence[str], places: FloatArray) -> list[
     written = []
     for text, place, (x, y) in zip(labels, places, marks, strict=True):
         label = axes.annotate(
-            text, tuple(place), xytext=(0, 0), textcoords="offset points", fontsize=8, ha="center", va="center"
+            plot_text(text),
+            tuple(place),
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize=8,
+            ha="center",
+            va="center",
         )
         size = label.get_window_extent()
         options = (

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 
 from benchmarks.report import Report
 from envs.evaluation.files import write_figure
+from envs.evaluation.texts import plot_text
 
 # Panel: title, unit, and its lines as (part, beginning of the figure's name, label).
 EVENTS = ("engine", "FIFO, full model", "compiled"), ("engine", "reference engine", "reference")
@@ -31,8 +32,14 @@ def plot_scaling(report: Report, folder: Path) -> None:
     figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3.6), layout="constrained", squeeze=False)
     for axis, (title, unit, found) in zip(axes[0], panels, strict=True):
         for label, points in found.items():
-            axis.plot(list(points), list(points.values()), marker="o", label=label)
-        axis.set(title=title, xlabel="nodes of 8 GPUs", ylabel=f"CPU time, {unit}", xscale="log", yscale="log")
+            axis.plot(list(points), list(points.values()), marker="o", label=plot_text(label))
+        axis.set(
+            title=plot_text(title),
+            xlabel="nodes of 8 GPUs",
+            ylabel=plot_text(f"CPU time, {unit}"),
+            xscale="log",
+            yscale="log",
+        )
         axis.legend()
         axis.grid(alpha=0.3)
     write_figure(folder / "scaling.png", figure, 120)

@@ -94,6 +94,9 @@ def translate_overrides(
     An experiment may name its own schedulers, and an earlier run has its own. Typed ones join them; the default does
     not.
     """
+    for word in typed:
+        if re.match(r"~[^=]*\.\d+(\.|=|$)", word):
+            raise ChoiceError(f"{word}: an entry of a list cannot be removed; it must be written whole, as <key>=[...]")
     config = compose_base(config_name, typed, search)
     overrides = list(typed)
     if schedulers is not None:

@@ -73,6 +73,9 @@ def check_options(component: Component, given: Mapping[str, object]) -> None:
     target = str(values["_target_"])
     built = import_target(key, target)
     taken = inspect.signature(built).parameters
+    for name, value in values.items():
+        if str(name).startswith("_") and name not in ("_target_", "_partial_"):
+            raise ChoiceError(f"{key}.{name} is {value!r}: a key of Hydra's own; {target} takes: {', '.join(taken)}")
     hints = typing.get_type_hints(inspect.getattr_static(built, "__init__") if isinstance(built, type) else built)
     for name in [str(name) for name in (*values, *given) if not str(name).startswith("_")]:
         if name not in taken and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
@@ -101,7 +104,7 @@ def check_missing(component: Component, given: Mapping[str, object]) -> None:
         return
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     taken = inspect.signature(import_target(key, str(values["_target_"]))).parameters
-    for name, parameter in [*taken.items()][len(values.get("_args_", ())) :]:
+    for name, parameter in taken.items():
         if parameter.default is parameter.empty and parameter.kind not in optional and name not in {*values, *given}:
             raise ChoiceError(f"{key}: missing a required argument: {name!r}; set it as {key}.<name>=<value>")
 

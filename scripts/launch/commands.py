@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from envs.types import as_line
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
-from launch.errors import ChoiceError, RunFailedError, explain_error, one_line_errors, short_errors
+from launch.errors import ChoiceError, RunFailedError, comes_of_interrupt, explain_error, one_line_errors, short_errors
 from launch.help import FLAGS, help_text
 from launch.outcomes import FinishedRun, MultirunFolder, lost_runs, objective_of, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, resolve_config, write_provenance
@@ -55,23 +55,21 @@ def command(
             here = MultirunFolder.in_first_process()  # launchers may play the runs of a multirun elsewhere
             with one_line_errors() if here else short_errors():
                 started.append(cfg)
-                folder = Path(HydraConfig.get().runtime.output_dir)
-                with no_folder_beside(folder, cfg.get("resume")):
+                kept = folder = Path(HydraConfig.get().runtime.output_dir)
+                refused: list[str] = []
+                with refusal_of_one_run(refused), no_folder_beside(folder, cfg.get("resume")):
                     check_keys(cfg, keys, own=schedulers is not None)
                     cfg = resolve_config(cfg, keys)
                     with joined_cluster(find_address(cfg)):
                         options = list(HydraConfig.get().overrides.task)
                         write_provenance(folder, config_name, cfg, options, ("python", sys.argv[0]))
                         kept, failure = run_task(task, describe(cfg), folder)
-                print(f"run: {os.path.relpath(kept)}")
-                number = HydraConfig.get().job.num if MultirunFolder.current else 0
-                finished.append(FinishedRun(number, list(HydraConfig.get().overrides.task), kept, failure))
-                if MultirunFolder.current:
-                    write_outcome(finished[-1], MultirunFolder.current)
+                    print(f"run: {os.path.relpath(kept)}")
+                finished.append(note_end(kept, refused[0] if refused else failure, bool(refused)))
                 return objective_of(kept)
 
         def main() -> None:
-            if not FLAGS.isdisjoint(sys.argv[1:]):
+            if not FLAGS.isdisjoint(sys.argv[1:]):  # within a process that has imported the script
                 print(help_text(str(task.__globals__["__doc__"]), config_name))
                 return
             share_modules()
@@ -88,12 +86,36 @@ def command(
                         hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
                 finally:
                     runs = end_multirun(finished)
-            if report_lost() or any(each.failure for each in runs):
+            if report_lost() or any(each.failure and not each.refused for each in runs):
                 sys.exit(1)
+            if any(each.refused for each in runs):
+                sys.exit(2)
 
         return main
 
     return decorate
+
+
+def note_end(folder: Path, failure: str, refused: bool) -> FinishedRun:
+    """Return how Hydra's current run ended; in a multirun write it, too."""
+    number = HydraConfig.get().job.num if MultirunFolder.current else 0
+    found = FinishedRun(number, list(HydraConfig.get().overrides.task), folder, failure, refused)
+    if MultirunFolder.current:
+        write_outcome(found, MultirunFolder.current)
+    return found
+
+
+@contextmanager
+def refusal_of_one_run(refused: list[str]) -> Iterator[None]:
+    """Print a user's mistake in one run of a multirun and append it to a list, so that the other runs take place."""
+    try:
+        yield
+    except Exception as error:
+        debug = os.environ.get("MURMURATION_DEBUG") == "1"
+        if not MultirunFolder.current or comes_of_interrupt(error) or debug or (line := explain_error(error)) is None:
+            raise
+        print(f"error: {line}", file=sys.stderr)
+        refused.append(line)
 
 
 def run_task(task: ScriptBody[_Run], run: _Run, folder: Path) -> tuple[Path, str]:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from envs.types import MurmurationError, as_line, did_you_mean
+from murmuration.streams import checked_output
 
 NO_ROOM = (
     errno.ENOSPC,
@@ -27,6 +28,7 @@ NO_ROOM = (
     errno.EIO,
 )  # errors of the operating system, not of the code
 AGAIN = 3.0  # seconds until an interrupt that did not arrive is raised again
+LONGEST = 1400  # characters of a line, whose end says what to do
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
 IN_CLONE = (Path(__file__).resolve().parents[2] / "pyproject.toml").exists()  # else in an installed wheel
 INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'" if IN_CLONE else "pip install 'murmuration[learn]'"
@@ -53,7 +55,7 @@ def one_line_errors() -> Iterator[None]:
     """Print a user's mistake as one line on stderr and exit with 2; MURMURATION_DEBUG=1 shows the trace."""
     interrupt_on_termination()
     try:
-        with interrupts_first():
+        with checked_output(), interrupts_first():
             yield
     except KeyboardInterrupt as interrupt:
         signal.setitimer(signal.ITIMER_REAL, 0.0)  # it has arrived
@@ -135,7 +137,10 @@ def short_errors() -> Iterator[None]:
 def explain_error(error: BaseException) -> str | None:
     """One line that names the thing, the value, what is allowed and the fix; None if it is not the user's mistake."""
     found = _explain(error)
-    return None if found is None else as_line(found)
+    if found is None:
+        return None
+    line = as_line(found)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 400]} ... {line[-400:]}"
 
 
 def _explain(error: BaseException) -> str | None:

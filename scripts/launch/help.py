@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from murmuration.streams import checked_output
+
 SCRIPTS = Path(__file__).resolve().parents[1]
 FLAGS = {"--help", "-h"}
 
@@ -16,8 +18,9 @@ def answer_help() -> None:
     script = Path(str(getattr(started, "__file__", None) or "")).resolve()
     if FLAGS.isdisjoint(sys.argv[1:]) or script.parent != SCRIPTS or not config_of(script.stem).exists():
         return
-    print(help_text(str(started.__doc__), script.stem))
-    sys.exit(0)
+    with checked_output():
+        print(help_text(str(started.__doc__), script.stem))
+        sys.exit(0)
 
 
 def config_of(config_name: str) -> Path:

@@ -5,6 +5,7 @@ line.
 """
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,15 +20,17 @@ from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import did_you_mean
 from envs.workloads import Workload, WorkloadSource
-from launch.choices import list_choices, own_configs
+from launch.choices import CHECKPOINTS, find_shipped, list_choices, own_configs
 from launch.commands import make_run_folder, share_modules
 from launch.describe import compose_comparison, compose_training
 from launch.descriptions import ProblemSpec
 from launch.errors import ChoiceError, short_errors
 from launch.inputs import RunInputs, build_inputs
+from launch.plain import LONGEST_TEXT, shorten
 from launch.provenance import SAVED, write_provenance
 from launch.runs import play_comparison
 
+LONGEST_NAME = 100  # characters
 EXPERIMENTS_OF_METHODS = {"evolution": "bidding"}  # methods that need another environment than the default
 
 
@@ -51,7 +54,7 @@ class LibraryTask:
 
     def workloads(self, split: str | None = None) -> Sequence[Workload]:
         """Return the workloads of a split; None is the source's default for evaluation."""
-        return self.source.evaluation(split)
+        return self.source.evaluation(None if split is None else check_text("split", split))
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def make_task(name: str = "full-64", *options: str) -> LibraryTask:
     Raises:
         ChoiceError: there is no such task or option.
     """
-    words = [f"task={name}", *options]
+    words = [*_options_of(check_text("task", name)), *(check_text("an option", each) for each in options)]
     with own_configs():
         problem = compose_comparison(words).problem
         return LibraryTask(words, problem, build_inputs(problem))
@@ -116,17 +119,23 @@ def compare(
         folder: where the report is written; None writes nothing.
         quiet: print nothing.
 
+    Warns:
+        RuntimeWarning: a scheduler failed. It has no figures, and `Comparison.failures` says why.
+
     Raises:
         ChoiceError: there is no such task or scheduler, two have one name, or none could run.
     """
+    place = None if folder is None else check_folder("folder", folder)
     names, own = divide_schedulers(schedulers)
-    chosen = {"episodes": episodes, "split": split, "reference": reference or None}
+    chosen = {"episodes": episodes, "split": split, "reference": check_text("reference", reference) or None}
     words = [f"{key}={value}" for key, value in chosen.items() if value is not None]
     with own_configs():
         run = compose_comparison([*_options_of(task), f"scheduler=[{','.join(names)}]", *words])
         comparison, setup, _ = play_comparison(run, None, own, quiet=quiet)
-    if folder is not None:
-        write_report(comparison, Path(folder), PageExtras(list(own), setup, run.text))
+    for name, failure in comparison.failures.items():  # level 3 is the line of the user, outside of `short_errors`
+        warnings.warn(f"{name} {failure}; it has no figures", RuntimeWarning, stacklevel=3)
+    if place is not None:
+        write_report(comparison, place, PageExtras(list(own), setup, run.text))
     return comparison
 
 
@@ -139,13 +148,20 @@ def divide_schedulers(
         ChoiceError: two have one name, or one is neither a name nor a scheduler.
     """
     if isinstance(schedulers, Mapping):
+        for name, each in schedulers.items():
+            if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+                raise ChoiceError(
+                    f"schedulers: {shorten(name)} is no name; give a text of 1 to {LONGEST_NAME} characters"
+                )
+            if not isinstance(each, Scheduler):
+                raise ChoiceError(f"schedulers: {name} is {shorten(each)}; give an object with reset and schedule")
         return [], dict(schedulers)
     each_once = schedulers if isinstance(schedulers, Iterable) and not isinstance(schedulers, str) else [schedulers]
     names: list[str] = []
     own: dict[str, Scheduler] = {}
     for each in each_once:
         if isinstance(each, str):
-            names.append(each)
+            names.append(check_text("a scheduler", each))
             continue
         name = type(each).__name__
         if not isinstance(each, Scheduler):
@@ -182,13 +198,20 @@ def train(
     """
     from launch.seeds import train_and_evaluate  # needs torch and ray
 
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float | None):
+        raise ChoiceError(f"minutes is {shorten(minutes)}; it must be a number or None")
+    if isinstance(baselines, str | Mapping) or not isinstance(baselines, Iterable):
+        raise ChoiceError(f"baselines is {shorten(baselines)}; it must be a list of names of schedulers")
+    asked = None if folder is None else check_folder("folder", folder)
     limit = [] if minutes is None else [f"trainer.minutes={float(minutes)}"]
-    words = [*_options_of(task), f"scheduler=[{','.join(baselines)}]", *limit, *options]
+    compared = ",".join(check_text("a baseline", each) for each in baselines)
+    further = [check_text("an option", each) for each in options]
+    words = [*_options_of(task), f"scheduler=[{compared}]", *limit, *further]
     with own_configs():
-        words.insert(1, _choose_method(method))
+        words.insert(1, _choose_method(check_text("method", method)))
         run, cfg = compose_training(words)
-        place = make_run_folder(Path("runs") / "train", datetime.now()) if folder is None else Path(folder)
-        if place.is_dir() and folder is not None and any(place.iterdir()):
+        place = asked or make_run_folder(Path("runs") / "train", datetime.now())
+        if asked and place.is_dir() and any(place.iterdir()):
             raise ChoiceError(f"folder={place}: holds files; choose another folder, or remove this one")
         (place / SAVED).parent.mkdir(parents=True)
         (place / SAVED).touch()
@@ -198,18 +221,63 @@ def train(
     return TrainedPolicy(place, run.trusted)
 
 
+@short_errors()
 def load(path: str | Path, trusted: Iterable[str] = ()) -> TrainedPolicy:
     """Return the policy of a checkpoint or of a training run, or one of those that the project ships.
 
     Args:
         path: a folder, or the name of one in `checkpoints/`, such as "bids-64".
         trusted: import paths of network classes of the user's own that it may name; see docs/security.md.
+
+    Raises:
+        ChoiceError: there is no such folder, it has no policy, or the extra `learn` is not installed.
     """
-    return TrainedPolicy(Path(path), frozenset(trusted))
+    place = find_shipped(check_folder("path", path))
+    if not place.is_dir():
+        shipped = sorted(each.name for each in CHECKPOINTS.iterdir() if each.is_dir())
+        hint = did_you_mean(place.name, shipped, lead=", ")
+        raise ChoiceError(f"{shorten(str(path))}: no such folder{hint}; the project ships: {', '.join(shipped)}")
+    if isinstance(trusted, str | Mapping) or not isinstance(trusted, Iterable):
+        raise ChoiceError(f"trusted is {shorten(trusted)}; it must be a list of import paths")
+    from agents.policies.checkpoint import find_checkpoint  # needs torch
+
+    find_checkpoint(place)
+    return TrainedPolicy(Path(path), frozenset(check_text("a trusted class", each) for each in trusted))
+
+
+def check_text(key: str, value: object) -> str:
+    """Return a text that a user gave.
+
+    Raises:
+        ChoiceError: it is none, or has more characters than any option.
+    """
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise ChoiceError(f"{key} is {shorten(value)}; it must be a text of at most {LONGEST_TEXT:,} characters")
+    return value
+
+
+def check_folder(key: str, value: object) -> Path:
+    """Return the path of a folder that a user gave.
+
+    Raises:
+        ChoiceError: it is no path, one of its names is too long, or one of the folders is a file.
+    """
+    try:
+        place = Path(value) if isinstance(value, str | Path) and str(value) and "\0" not in str(value) else None
+        nearest = place and next((each for each in (place, *place.parents) if each.exists()), place)
+    except OSError as error:
+        raise ChoiceError(f"{key} is {shorten(value)}: {error.strerror}; give the path of a folder") from None
+    if place is None or (nearest and nearest.is_file()):
+        raise ChoiceError(f"{key} is {shorten(value)}; it must be the path of a folder")
+    return place
 
 
 def _options_of(task: str | LibraryTask) -> Sequence[str]:
-    return [f"task={task}"] if isinstance(task, str) else task.options
+    if isinstance(task, LibraryTask):
+        return task.options
+    if not isinstance(task, str):
+        raise ChoiceError(f"task is {shorten(task)}; it must be a name, or the result of make_task")
+    return [f"task={check_text('task', task)}"]
 
 
 def _choose_method(method: str) -> str:

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.files import write_frame
-from envs.evaluation.table import number, wide_console
+from envs.evaluation.table import number
+from envs.evaluation.texts import wide_console
 from launch.outcomes import FinishedRun, objective_of, rows_with_figures
 
 
@@ -19,7 +20,7 @@ def summarise_multirun(runs: Sequence[FinishedRun], folder: Path) -> pd.DataFram
 
     Args:
         runs: the runs, at least two.
-        folder: where multirun.csv is written: a row for each run and scheduler, in seconds.
+        folder: where multirun.csv is written: a row for each run and scheduler, in seconds, and for each refused run.
 
     Returns:
         The content of multirun.csv.
@@ -31,15 +32,19 @@ def summarise_multirun(runs: Sequence[FinishedRun], folder: Path) -> pd.DataFram
         objectives.add_column(head, justify="right" if head == "objective" else "left", overflow="fold")
     for run in runs:
         label = " ".join(option.lstrip("+") for option in run.options if option not in same)
-        objective = objective_of(run.folder)
-        objectives.add_row(str(run.number), label, "-" if objective is None else number(objective))
+        objective = None if run.refused else objective_of(run.folder)
+        shown = "refused" if run.refused else "-" if objective is None else number(objective)
+        objectives.add_row(str(run.number), label, shown)
+        if run.refused:
+            rows.append({"run": run.number, "options": label, "refused": run.failure})
+            continue
         for row in rows_with_figures(run.folder):
             figures = {name: row.get(name) for name in ("mean_jct", "mean_jct_low", "mean_jct_high", "mean_jct_ratio")}
             rows.append({"run": run.number, "options": label, "scheduler": row["scheduler"], **figures})
     table = pd.DataFrame(rows)
     console = wide_console()
     console.print(objectives)
-    if len(table):
+    if "scheduler" in table:
         console.print(over_runs(table))
     print("objective: mean JCT in seconds, or minus the merit that evolution strategies reached; less is better")
     write_frame(folder / "multirun.csv", table)

@@ -19,12 +19,13 @@ OUTCOMES = ".outcomes"  # subfolder of a multirun's folder
 
 
 class FinishedRun(NamedTuple):
-    """One run: its number in a multirun, the options that were typed for it, its folder, and what failed or ""."""
+    """One run: its number in a multirun, the options that were typed for it, its folder, and how it ended."""
 
     number: int
     options: Sequence[str]
     folder: Path
-    failure: str = ""
+    failure: str = ""  # what failed, or why it was refused
+    refused: bool = False  # for a user's mistake
 
 
 class MultirunFolder(Callback):
@@ -72,7 +73,12 @@ def lost_runs(multirun: Path) -> list[Path]:
 
 def write_outcome(run: FinishedRun, multirun: Path) -> None:
     """Write how a run of a multirun ended."""
-    content = {"options": list(run.options), "folder": str(run.folder.absolute()), "failure": run.failure}
+    content: dict[str, object] = {
+        "options": list(run.options),
+        "folder": str(run.folder.absolute()),
+        "failure": run.failure,
+    }
+    content["refused"] = run.refused
     (multirun / OUTCOMES).mkdir(parents=True, exist_ok=True)
     write_whole(multirun / OUTCOMES / f"{run.number}.json", json.dumps(content, indent=2) + "\n")
 
@@ -81,7 +87,7 @@ def read_outcomes(multirun: Path) -> list[FinishedRun]:
     """Return the finished runs of a multirun in order; a run that did not end is left out."""
     files = sorted((multirun / OUTCOMES).glob("*.json"), key=lambda file: int(file.stem))
     contents = [(int(file.stem), json.loads(file.read_text(encoding="utf-8"))) for file in files]
-    return [FinishedRun(number, each["options"], Path(each["folder"]), each["failure"]) for number, each in contents]
+    return [FinishedRun(number, **{**each, "folder": Path(each["folder"])}) for number, each in contents]
 
 
 def objective_of(folder: Path) -> float | None:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from envs.evaluation import Comparison
 from envs.evaluation.failure import Failure
+from envs.evaluation.files import file_part
 from envs.evaluation.report import run_comparison, write_report
-from envs.evaluation.table import wide_console
+from envs.evaluation.texts import wide_console
 from envs.evaluation.webpage import PageExtras
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
@@ -82,7 +82,7 @@ def play_comparison(
             recorded=recorded.figures,
             listener=recorded.listen,
             spread=find_spread(),
-            console=Console(quiet=True) if quiet else None,
+            console=wide_console(quiet=quiet),
         )
     return comparison, inputs.setup, len(schedulers)
 
@@ -108,7 +108,7 @@ def refuse_failures(failures: Mapping[str, Failure], num_schedulers: int, folder
     """
     if failures:
         reasons = "; ".join(f"{name} {failure}" for name, failure in failures.items())
-        traces = ", ".join(os.path.relpath(folder / f"failed_{name}.txt") for name in failures)
+        traces = ", ".join(os.path.relpath(folder / f"failed_{file_part(name)}.txt") for name in failures)
         raise SchedulersFailedError(f"{len(failures)} of {num_schedulers} schedulers failed: {reasons}; see {traces}")
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from envs.evaluation.compiling import CompilingColumn
 from envs.evaluation.spread import one_after_another
-from envs.evaluation.table import wide_console
+from envs.evaluation.texts import TaskText, wide_console
 from envs.evaluation.tuning import (
     EvaluationCallback,
     ImprovementCallback,
@@ -69,14 +69,14 @@ def show_search(run: TuningRun, num_parameters: int) -> Iterator[tuple[Improveme
         num_parameters: number of parameters.
     """
     candidates = 1 << (max(5, run.population * num_parameters) - 1).bit_length()  # a Sobol sequence: a power of two
-    columns = (TextColumn("{task.completed}/{task.total} candidates"), BarColumn(), TimeElapsedColumn())
+    columns = (TaskText("{task.completed}/{task.total} candidates"), BarColumn(), TimeElapsedColumn())
     times = (TimeRemainingColumn(), CompilingColumn())
     with Progress(*columns, *times, console=wide_console(), transient=True) as bar:
         search = bar.add_task("search", total=(run.generations + 1) * candidates)
 
         def print_improvement(evaluations: int, score: float, values: Mapping[str, float]) -> None:
             parts = ", ".join(f"{name}={value:.4g}" for name, value in values.items())
-            bar.console.print(f"{evaluations:5d}  {score:+.4f}  {parts}", markup=False, highlight=False)
+            bar.console.print(f"{evaluations:5d}  {score:+.4f}  {parts}")
 
         yield print_improvement, lambda evaluations: bar.update(search, completed=evaluations)
 

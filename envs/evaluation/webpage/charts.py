@@ -7,6 +7,7 @@ trace names its scheduler under `meta`, so that the page can show and hide sched
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -110,10 +111,11 @@ class ComparisonCharts:
                 y=[estimate.value / unit],
                 error_y=error_bar(estimate, unit),
                 mode="markers+text",
-                text=[name],
+                text=[escape(name)],
                 textposition="top right" if cost[name] <= middle else "top left",
                 cliponaxis=False,
-                hovertemplate=f"{name}<br>{figure} %{{y:.3g}} {word}<br>%{{x:.3g}} ms per decision<extra></extra>",
+                hovertemplate=f"{escape(name)}<br>{figure} %{{y:.3g}} {word}<br>%{{x:.3g}} ms per decision"
+                "<extra></extra>",
             )
             for name, estimate in estimates.items()
         ]
@@ -131,7 +133,7 @@ class ComparisonCharts:
                 x=short(np.maximum(np.quantile(values, shares), 1e-3) / unit),
                 y=short(shares),
                 mode="lines",
-                hovertemplate=f"{name}: %{{y:.0%}} of jobs within %{{x:.3g}} {word}<extra></extra>",
+                hovertemplate=f"{escape(name)}: %{{y:.0%}} of jobs within %{{x:.3g}} {word}<extra></extra>",
             )
             for name, values in jct.items()
             if len(values)
@@ -152,7 +154,7 @@ class ComparisonCharts:
                 y=short(means[present] / unit),
                 mode="lines+markers",
                 cliponaxis=False,
-                hovertemplate=f"{name}<br>%{{x}} GPUs: mean {figure} %{{y:.3g}} {word}<extra></extra>",
+                hovertemplate=f"{escape(name)}<br>%{{x}} GPUs: mean {figure} %{{y:.3g}} {word}<extra></extra>",
             )
             for name, means in known.items()
         ]
@@ -184,10 +186,10 @@ class ComparisonCharts:
             self.trace(
                 name,
                 x=short(means[order] / unit),
-                y=[models[row] for row in order],
+                y=[escape(models[row]) for row in order],
                 mode="markers",
                 cliponaxis=False,
-                hovertemplate=f"{name}<br>%{{y}}: mean {figure} %{{x:.3g}} {word}<extra></extra>",
+                hovertemplate=f"{escape(name)}<br>%{{y}}: mean {figure} %{{x:.3g}} {word}<extra></extra>",
             )
             for name, means in known.items()
         ]
@@ -210,8 +212,8 @@ class ComparisonCharts:
         for name in (each for each in self.comparison.schedulers if each != self.rival):
             own = values[name]
             both = min(len(own), len(base))
-            names = [episode.workload.name for episode in self.comparison.episodes[name][:both]]
-            hover = f"%{{text}}<br>{name} %{{y:.3g}} {word}<br>{self.rival} %{{x:.3g}} {word}<extra></extra>"
+            names = [escape(episode.workload.name) for episode in self.comparison.episodes[name][:both]]
+            mine, others = f"{escape(name)} %{{y:.3g}} {word}", f"{escape(self.rival)} %{{x:.3g}} {word}"
             traces.append(
                 self.trace(
                     name,
@@ -219,7 +221,7 @@ class ComparisonCharts:
                     y=short(own[:both] / unit),
                     text=names,
                     mode="markers",
-                    hovertemplate=hover,
+                    hovertemplate=f"%{{text}}<br>{mine}<br>{others}<extra></extra>",
                 )
             )
         known = base[base > 0] / unit
@@ -241,7 +243,7 @@ class ComparisonCharts:
                 y=short(performance_profile(each.scores, thresholds)),
                 mode="lines",
                 line={**self.thin_line(name if name in self.comparison.runs else self.subject), "shape": "hv"},
-                hovertemplate=f"{name}: %{{y:.0%}} of scores are at most %{{x:.3g}}<extra></extra>",
+                hovertemplate=f"{escape(name)}: %{{y:.0%}} of scores are at most %{{x:.3g}}<extra></extra>",
             )
             for name, each in ((each.name, each) for each in aggregates)
         ]

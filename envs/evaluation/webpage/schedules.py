@@ -91,10 +91,10 @@ def describe_stay(
     """
     job = run.workload.jobs[stay["job"]]
     placement = run.log.placement(int(stay["event"]))
-    types = sorted({run.cluster.nodes[node].gpu_type for node in placement.gpus})
+    types = escape("+".join(sorted({run.cluster.nodes[node].gpu_type for node in placement.gpus})))
     lines = [
         f"<b>job {stay['job']}</b>, {escape(without_draw(run.workload.models[job['model']]))}",
-        f"{stay['gpus']} {'+'.join(types)} on {name_nodes_of(placement)} ({gpus_in_words(job['num_gpus'])} requested)",
+        f"{stay['gpus']} {types} on {name_nodes_of(placement)} ({gpus_in_words(job['num_gpus'])} requested)",
     ]
     if stay["cpus"] > 0:
         lines.append(f"{number(float(stay['cpus']))} cores, {number(float(stay['memory']))} GB memory at this event")
@@ -121,7 +121,7 @@ def node_axis(run: RunResult) -> dict[str, Any]:
         **AXIS,
         "range": [float(edge[-1]), 0.0],
         "tickvals": ((edge[:-1] + edge[1:])[named] / 2).tolist(),
-        "ticktext": [f"{run.cluster.nodes[n].gpu_type} {n}" for n in named],
+        "ticktext": [f"{escape(run.cluster.nodes[n].gpu_type)} {n}" for n in named],
         "title": {"text": "node: one lane per GPU" if by_gpu else "node", "standoff": 4},
         "showgrid": False,
         "ticks": "",

@@ -1,6 +1,7 @@
 """Charts of resources in use over time under every scheduler."""
 
 from collections.abc import Callable, Mapping
+from html import escape
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,8 @@ def usage_charts(
                 y=short(values),
                 mode="lines",
                 line={**charts.thin_line(name), "shape": "hv"},
-                hovertemplate=f"{name}: %{{y{':.0%' if share else ':.3g'}}} at %{{x:.4g}} {span.name}<extra></extra>",
+                hovertemplate=f"{escape(name)}: %{{y{':.0%' if share else ':.3g'}}} at %{{x:.4g}} {span.name}"
+                "<extra></extra>",
             )
             for name, values in lines.items()
         ]

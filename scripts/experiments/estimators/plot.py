@@ -11,6 +11,7 @@ matplotlib.use("Agg")  # no display is needed
 from matplotlib import pyplot as plt  # must follow the choice of a backend
 
 from envs.evaluation.files import write_figure
+from envs.evaluation.texts import plot_text
 from experiments.estimators.calibration import LEVELS
 
 
@@ -26,13 +27,16 @@ def plot_calibration(scores: pd.DataFrame, path: Path) -> Path:
     means = scores.groupby(["estimator", "measured"], sort=False).mean()
     for place, number in enumerate(numbers):
         axes[place].plot([0, 1], [0, 1], linewidth=0.8, color="black")
-        axes[place].set(title=f"{number} measured" if number else "stated only", xlabel="interval", aspect="equal")
+        axes[place].set_title(plot_text(f"{number} measured" if number else "stated only"))
+        axes[place].set(xlabel="interval", aspect="equal")
     for name in scores["estimator"].unique():
         own = means.loc[name]
         for place, number in enumerate(numbers):
             covered = [own.loc[number, f"inside {level:.0%}"] for level in LEVELS]
             axes[place].plot(LEVELS, covered, marker="o", markersize=3, linewidth=1)
-        axes[-1].plot(numbers, own.loc[numbers, "crps"], marker="o", markersize=3, linewidth=1, label=str(name))
+        axes[-1].plot(
+            numbers, own.loc[numbers, "crps"], marker="o", markersize=3, linewidth=1, label=plot_text(str(name))
+        )
     axes[0].set_ylabel("share of cells inside")
     axes[-1].set(title="CRPS of log throughput", xlabel="measured", ylim=(0, None), xticks=numbers)
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=8)

@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from agents.estimators.learned_curves import CurveQuestion, LearnedCurves, LearnedFit
 from agents.networks.curve_network import CurveNetwork
+from envs.evaluation.texts import wide_console
 from envs.simulation import Setup
 from envs.simulation.beliefs import Prior
 from envs.types import FloatArray
@@ -47,7 +48,7 @@ def train_curves(jobs: Sequence[HeldOutJob], setup: Setup, steps: int, seed: int
     optimiser = Adam(network.parameters(), FIRST_STEP)
     schedule = CosineAnnealingLR(optimiser, steps)
     network.train()
-    for _ in track(range(steps), "training", transient=True):
+    for _ in track(range(steps), "training", console=wide_console(), transient=True):
         measured = int(rng.integers(most + 1))
         chosen = [jobs[i] for i in rng.choice(len(jobs), BATCH)]
         loss = surprise(network, chosen, fits, measured, rng)

@@ -11,6 +11,7 @@ matplotlib.use("Agg")  # no display is needed
 from matplotlib import pyplot as plt  # must follow the choice of a backend
 
 from envs.evaluation.files import write_figure
+from envs.evaluation.texts import plot_text
 
 BAND = 0.10  # relative error of the shaded band
 
@@ -31,10 +32,11 @@ def plot_predictions(predictions: pd.DataFrame, path: Path, *, title: str = "", 
     axes.fill_between(ends, ends * (1 - BAND), ends * (1 + BAND), alpha=0.2)
     axes.plot(ends, ends, linewidth=0.8, color="black")
     for name, rows in predictions.groupby(colour):
-        axes.scatter(rows["measured"], rows["predicted"], s=12, alpha=0.7, label=str(name))
+        axes.scatter(rows["measured"], rows["predicted"], s=12, alpha=0.7, label=plot_text(str(name)))
     error = (predictions["predicted"] / predictions["measured"] - 1).abs().median()
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), xlabel="measured", ylabel="predicted")
-    axes.set_title(f"{title}: median error {error:.1%}, {len(predictions)} points".lstrip(": "), fontsize=9)
+    said = f"{title}: median error {error:.1%}, {len(predictions)} points".lstrip(": ")
+    axes.set_title(plot_text(said), fontsize=9)
     axes.legend(fontsize=7)
     write_figure(path, figure, 140)
     plt.close(figure)

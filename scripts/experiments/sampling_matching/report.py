@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.kernels import expected_throughputs, valuation
 from baselines.sampling_matching.problem import compute_completion_seconds
 from baselines.sampling_matching.search import Sampling, best_matching
 from envs.evaluation.files import write_frame
+from envs.evaluation.texts import TaskText, wide_console
 from envs.types import IntArray
 from experiments.performance.reproduction import Reproduction
 from experiments.sampling_matching.clearing import clear_by_assignment, clear_by_paths, clear_by_prices
@@ -65,8 +66,8 @@ def jct_gap(
     few = max(instances // 10, 2)
     fewer = max(few // 3, 2)
     steps = instances * (len(CERTIFIED) + 1) + few * len(LARGE_SIZES) + fewer * len(TIMED) + len(COUNTS) + 3
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
+    columns = (TaskText("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=wide_console(), transient=True) as bar:
         task = bar.add_task("", total=steps)
         experiment = Experiment(
             sampling or Sampling(), instances, seed, lambda done: bar.update(task, advance=1, description=done)

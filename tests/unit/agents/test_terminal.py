@@ -3,19 +3,18 @@
 import io
 import logging
 
-from rich.console import Console
-
 from agents.loggers.tensorboard import TensorBoardWriter
 from agents.on_ray.quiet import LOGGERS, quieten
 from agents.tags import POLICY
 from agents.terminal import ProgressListener
+from envs.evaluation.texts import TextConsole
 from tests.unit.agents.curves import scalars
 
 
 def shown(*steps):
     """The text of a bar after some steps of one phase."""
     file = io.StringIO()
-    console = Console(file=file, width=200, force_terminal=True)
+    console = TextConsole(file, width=200, terminal=True)
     with ProgressListener(console) as listener:
         listener.phase("ppo", 4)
         for step in steps:
@@ -47,7 +46,7 @@ def test_figures_that_are_missing_or_no_numbers_are_left_out():
 
 def test_a_phase_that_is_over_is_full():
     file = io.StringIO()
-    console = Console(file=file, width=200)
+    console = TextConsole(file, width=200)
     with ProgressListener(console) as listener:
         listener.phase("baselines", 3)
         listener.step(1, {})

@@ -7,13 +7,13 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import scipy.optimize
-from rich.console import Console
 
 from baselines import Fifo, Srtf, Starling
 from envs.evaluation import Comparison, compare_schedulers
 from envs.evaluation.comparison import ANY_BATCH, BOUND, names_batches
 from envs.evaluation.page import markdown_page
 from envs.evaluation.table import print_table
+from envs.evaluation.texts import TextConsole
 from envs.metrics.bounds import Relaxation
 from envs.performance import IdealModel, default_model
 from envs.scheduling import Scheduler
@@ -67,7 +67,7 @@ def test_unfinished_jobs_are_left_out_of_the_bound():
 
 def test_the_bound_is_printed_and_saved(comparison):
     page = io.StringIO()
-    print_table(comparison, Console(file=page, width=200))
+    print_table(comparison, TextConsole(page, width=200))
     lines = [line for line in page.getvalue().splitlines() if line.strip().startswith(BOUND)]
     assert len(lines) == 1
     assert "No scheduler can be below the lower bound" in comparison.caption
@@ -146,7 +146,7 @@ def test_the_second_bound_is_printed_and_saved():
     comparison = with_batches("doubles")
     assert "doubles chooses batch sizes; only the second bound holds for it.\n" in comparison.caption
     page = io.StringIO()
-    print_table(comparison, Console(file=page, width=200))
+    print_table(comparison, TextConsole(page, width=200))
     firsts = [line.split("  ")[0].strip() for line in page.getvalue().splitlines()[1:5]]
     assert firsts == ["fifo", "doubles", BOUND, ANY_BATCH]
     rows = [line.split(" | ")[0] for line in markdown_page(comparison).splitlines() if line.startswith("| lower")]

@@ -6,17 +6,17 @@ import re
 import numba
 import pytest
 from numba.core.event import end_event, start_event
-from rich.console import Console
 from rich.progress import Progress
 
 from envs.evaluation.compiling import CompilingColumn
+from envs.evaluation.texts import TextConsole
 from envs.simulation.jit import COMPILES
 
 
 def shown(bar):
     """The text of a bar that has one task."""
     page = io.StringIO()
-    Console(file=page, width=80).print(bar.make_tasks_table(bar.tasks))
+    TextConsole(page, width=80).print(bar.make_tasks_table(bar.tasks))
     return page.getvalue().strip()
 
 

@@ -1,14 +1,15 @@
 """A scheduler that fails has no figures; the others keep theirs."""
 
+import io
 import json
 
 import pytest
-from rich.console import Console
 
 from envs.evaluation import compare_schedulers
 from envs.evaluation.page import markdown_page
 from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.sweep import sweep
+from envs.evaluation.texts import TextConsole
 from envs.performance import IdealModel
 from envs.simulation import Scenario, Setup
 from envs.types import ConservationError
@@ -82,7 +83,7 @@ def test_a_failure_names_scheduler_episode_time_and_error():
 
 
 def test_results_and_tables_show_the_failure(tmp_path):
-    console = Console(width=200, record=True, file=(tmp_path / "screen").open("w"))
+    console = TextConsole(screen := io.StringIO(), width=200)
     found = run_comparison({"first": InOrder(), "greedy": Greedy()}, workloads(2), SETUP, console=console)
     files = write_report(found, tmp_path)
     row = json.loads((tmp_path / "results.json").read_text())["schedulers"][1]
@@ -93,7 +94,7 @@ def test_results_and_tables_show_the_failure(tmp_path):
         "workload": "w0",
         "time": found.failures["greedy"].time,
     }
-    shown = next(line for line in console.export_text().splitlines() if line.strip().startswith("greedy"))
+    shown = next(line for line in screen.getvalue().splitlines() if line.strip().startswith("greedy"))
     assert shown.split()[:2] == ["greedy", "failed"]
     assert any(line.startswith("| greedy | failed | ") for line in markdown_page(found).splitlines())
     assert "- greedy failed in episode 0 (w0) at t = " in markdown_page(found)

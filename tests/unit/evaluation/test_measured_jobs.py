@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from baselines import Fifo, Srtf, Starling
 from envs.evaluation import compare_schedulers
 from envs.evaluation.report import describe_windows, print_workloads
+from envs.evaluation.texts import TextConsole
 from envs.metrics import job_completion_times, summarise
 from envs.metrics.bounds import Relaxation
 from envs.performance import IdealModel, default_model
@@ -127,7 +127,7 @@ def test_load_and_window_are_printed_first():
     page = io.StringIO()
     setup = Setup(two_nodes(), IdealModel())
     workload = replace(jobs(*ROWS), window=(10.0, 20.0))
-    print_workloads([workload], setup, Console(file=page, width=200))
+    print_workloads([workload], setup, TextConsole(page, width=200))
     text = page.getvalue()
     assert "measured: 2 of 4 jobs, submitted over 2.00 s, after a warm-up of 10.0 s; arrivals go on for 8.00 s" in text
     assert f"at efficient sizes {workload.efficient_load(two_nodes(), IdealModel()):.2f}" in text

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
-from rich.console import Console
 
 from envs.evaluation import Comparison, Estimate
 from envs.evaluation.files import write_figure
@@ -28,6 +27,8 @@ from envs.evaluation.report import (
     write_report,
 )
 from envs.evaluation.table import all_columns, duration, number, print_table, share, that_fit, with_interval
+from envs.evaluation.texts import TextConsole
+from envs.evaluation.webpage import PageExtras
 from envs.evaluation.webpage.charts import ComparisonCharts
 from envs.evaluation.webpage.document import chips
 from envs.metrics import SEGMENT, segments
@@ -43,14 +44,28 @@ from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 def comparison():
     """Two schedulers on two small workloads; a third cannot run."""
     schedulers = {"fifo": InOrder(), "last": Preempting(), "blind": Refusing()}
-    screen = Console(file=io.StringIO(), width=100)
+    screen = TextConsole(io.StringIO(), width=100)
     return run_comparison(schedulers, workloads(2), Setup(CLUSTER, IdealModel()), optional=["blind"], console=screen)
 
 
 def printed(comparison, width):
     page = io.StringIO()
-    print_table(comparison, Console(file=page, width=width))
+    print_table(comparison, TextConsole(page, width=width))
     return page.getvalue()
+
+
+def test_names_that_look_like_markup_or_mathematics_are_texts(tmp_path):
+    """Such as those of a stranger's trace, cluster and run folder."""
+    name = "[/x] [link=a]$_^$ \\frac :bomb: \x1b[31m"
+    cluster = ClusterSpec(tuple(replace(node, gpu_type=name) for node in CLUSTER.nodes), name)
+    setup = Setup(cluster, IdealModel())
+    made = [replace(each, name=name, notes=(name,)) for each in workloads(2)]
+    page = io.StringIO()
+    found = run_comparison({name: InOrder(), "b": InOrder()}, made, setup, console=TextConsole(page, width=200))
+    assert name.replace("\x1b", "\\x1b") in page.getvalue()
+    assert "\x1b[31m" not in page.getvalue()
+    write_report(found, tmp_path, PageExtras(setup=setup))
+    assert imread(tmp_path / "side_by_side.png").shape[2] == 4
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
@@ -136,7 +151,7 @@ def test_intervals_follow_their_figure():
 def test_the_offered_load_is_printed_first():
     page = io.StringIO()
     made = [*workloads(1, jobs=12), *workloads(1, jobs=40, seed=1)]
-    print_workloads(made, Setup(CLUSTER, IdealModel()), Console(file=page, width=100))
+    print_workloads(made, Setup(CLUSTER, IdealModel()), TextConsole(page, width=100))
     text = page.getvalue()
     loads = sorted(workload.offered_load(CLUSTER, IdealModel())["V100"] for workload in made)
     assert "w0: 2 x 12 to 40 jobs on cluster (8 V100)" in text

@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from envs.evaluation import Comparison
 from envs.evaluation.report import run_comparison, write_report
+from envs.evaluation.texts import TextConsole
 from envs.evaluation.webpage import PageExtras, html_page
 from envs.evaluation.webpage.charts import ComparisonCharts, short
 from envs.evaluation.webpage.schedules import MOST_STAYS, common_axis, hex_colour, schedule_chart
@@ -36,7 +36,7 @@ SETUP = Setup(CLUSTER, IdealModel())
 def comparison():
     """Two schedulers on six small workloads, one of them named to be dangerous in HTML; a third cannot run."""
     schedulers = {"fifo": InOrder(), "<b>&last": Preempting(), "blind": Refusing()}
-    screen = Console(file=io.StringIO(), width=100)
+    screen = TextConsole(io.StringIO(), width=100)
     return run_comparison(schedulers, workloads(6), SETUP, optional=["blind"], console=screen)
 
 

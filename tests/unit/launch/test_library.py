@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import hydra
 import pytest
@@ -58,7 +59,11 @@ def test_a_quiet_comparison_prints_nothing(task, capsys):
         ),
         (lambda: train("none", "group_po"), "method=group_po: no such method, did you mean group_ppo?"),
         (lambda: train("none", minutes=0), "trainer.minutes is 0.0; it must be above 0"),
-        (lambda: load("nowhere").scheduler(), "nowhere contains no policy.json"),
+        (lambda: load("bids-6"), "'bids-6': no such folder, did you mean bids-64?; the project ships: bids-64, "),
+        (lambda: load("."), ". contains no policy.json"),
+        (lambda: load("bids-64", "own.Network"), "trusted is 'own.Network'; it must be a list"),
+        (lambda: compare({"a": "fifo"}, "none"), "a is 'fifo'; give an object with reset and schedule"),
+        (lambda: compare({"": Fifo()}, "none"), "'' is no name"),
     ],
 )
 def test_a_mistake_is_one_line(call, said, tmp_path, monkeypatch):
@@ -67,6 +72,87 @@ def test_a_mistake_is_one_line(call, said, tmp_path, monkeypatch):
     with pytest.raises(MurmurationError, match=said.replace("?", r"\?")) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+class Failing(Fifo):
+    """Raises an error."""
+
+    def schedule(self, view):
+        raise ZeroDivisionError("no idea")
+
+
+class Forgetful(Fifo):
+    """Returns nothing."""
+
+    def schedule(self, view):
+        return None
+
+
+@pytest.mark.parametrize(("own", "said"), [(Failing(), "ZeroDivisionError: no idea"), (Forgetful(), "NoneType")])
+def test_a_scheduler_that_fails_is_a_warning_and_a_line_also_where_nothing_is_printed(task, own, said):
+    with pytest.warns(RuntimeWarning, match=rf"{type(own).__name__} failed in episode 0 .*{said}") as caught:
+        found = compare([own, "fifo"], task, quiet=True)
+    assert caught[0].filename == __file__, "the line of the user"
+    assert said in str(found)
+    assert said in str(found.failures[type(own).__name__])
+
+
+@pytest.fixture(scope="module")
+def found(task):
+    return compare(["fifo", "srtf"], task, quiet=True)
+
+
+WRONG: tuple[Any, ...] = (None, "", "a" * 5000, 3, ["x", None], {}, object(), b"x", "a\0b", float("nan"))
+# Each with the values that it takes or means something else by.
+CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "task": (lambda task, found, given: make_task(given), ()),
+    "option": (lambda task, found, given: make_task("none", given), ()),
+    "schedulers": (lambda task, found, given: compare(given, task, quiet=True), ()),
+    "names": (lambda task, found, given: compare({str(given): given}, task, quiet=True), ()),
+    "compared task": (lambda task, found, given: compare(["fifo"], given, quiet=True), ()),
+    "split": (lambda task, found, given: compare(["fifo"], task, split=given, quiet=True), (None,)),
+    "reference": (lambda task, found, given: compare(["fifo"], task, reference=given, quiet=True), ("",)),
+    "episodes": (lambda task, found, given: compare(["fifo"], task, episodes=given, quiet=True), (None, 3)),
+    "folder": (lambda task, found, given: compare(["none"], task, folder=given), ()),
+    "path": (lambda task, found, given: load(given), ()),
+    "trusted": (lambda task, found, given: load("bids-64", given), ()),
+    "training task": (lambda task, found, given: train(given, minutes=1), ()),
+    "method": (lambda task, found, given: train(task, given, minutes=1), ()),
+    "training option": (lambda task, found, given: train(task, "group_ppo", given, "no.such=1"), ()),
+    "minutes": (lambda task, found, given: train(task, "group_ppo", "no.such=1", minutes=given), ()),
+    "baselines": (lambda task, found, given: train(task, "group_ppo", "no.such=1", baselines=given), ()),
+    "training folder": (lambda task, found, given: train(task, "group_ppo", "no.such=1", folder=given), ()),
+    "workloads": (lambda task, found, given: task.workloads(given), (None,)),
+    "metric": (lambda task, found, given: found.ratio(given, "fifo"), ()),
+    "scheduler": (lambda task, found, given: found.ratio("mean_jct", given), ()),
+    "to": (lambda task, found, given: found.ratio("mean_jct", "fifo", given), (None, "", {})),
+    "estimate": (lambda task, found, given: found.estimate("mean_jct", given), ()),
+    "decision_ms": (lambda task, found, given: found.decision_ms(given), ()),
+    "bound_ratio": (lambda task, found, given: found.bound_ratio(given), ()),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_argument_is_one_line(name, task, found, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    call, taken = CALLS[name]
+    for given in (each for each in WRONG if each not in taken):
+        with pytest.raises(MurmurationError) as caught:
+            call(task, found, given)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 1500
+
+
+def test_a_name_of_a_comparison_is_corrected(found):
+    with pytest.raises(
+        MurmurationError, match=r"'jct' has no estimate, did you mean mean_jct\?; choose one of mean_jct, "
+    ):
+        found.ratio("jct", "fifo")
+    with pytest.raises(
+        MurmurationError, match=r"'srft' has no figures here, did you mean srtf\?; choose one of fifo, srtf"
+    ):
+        found.ratio("mean_jct", "srft")
 
 
 def test_a_program_that_uses_hydra_itself_finds_its_state_unchanged(tmp_path):

@@ -241,3 +241,28 @@ def test_runs_of_submitit_are_in_the_table(tmp_path):
     wrong = run(tmp_path, "compare", "-m", *launcher, *SMALL, "scheduler=fifo", "scenario.restart_delay=-1,0")
     assert wrong.returncode == 2
     assert wrong.stderr.splitlines()[-1] == "error: scenario.restart_delay is -1 s; it must be finite and not negative"
+
+
+def test_a_refused_run_is_a_row_and_the_others_are_summarised(here, tmp_path):
+    done = here("-m", *SMALL, "scheduler=fifo", "workload.load=0.8,-1,0.9")
+    assert done.code == 2
+    assert done.err == "error: workload.load is -1; it must be above 0 and finite\n"
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["3", "runs"] in lines
+    assert ["1", "workload.load=-1", "refused"] in lines
+    assert ["fifo", "2", "1.00", "1.00", "1.00"] in lines
+    (folder,) = (tmp_path / "runs" / "compare").iterdir()
+    rows = [line.split(",") for line in (folder / "multirun.csv").read_text().splitlines()[1:]]
+    assert [row[:3] for row in rows] == [
+        ["0", "workload.load=0.8", "fifo"],
+        ["1", "workload.load=-1", ""],
+        ["2", "workload.load=0.9", "fifo"],
+    ]
+    assert not (folder / "1").exists()
+
+
+def test_where_all_runs_are_refused_each_is_a_row(here):
+    done = here("-m", *SMALL, "scheduler=fifo", "workload.load=-1,-2")
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 2
+    assert done.out.count("refused") == 2

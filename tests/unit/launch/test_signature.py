@@ -62,11 +62,9 @@ def test_objects_given_by_the_script_must_be_taken_too():
 
 def test_a_missing_argument_is_reported_before_the_call():
     check_missing(described("t: {_target_: HERE.required, a: 1}"), {"b": 2.0})
-    check_missing(described("t: {_target_: HERE.required, _args_: [1, 2.0]}"), {})
     check_missing(described("t: {_target_: HERE.Tree, left: {_target_: HERE.required, _partial_: true}}"), {})
-    for text in ("t: {_target_: HERE.required, a: 1}", "t: {_target_: HERE.required, _args_: [1]}"):
-        with pytest.raises(ChoiceError, match=r"t: missing a required argument: 'b'; set it as t\.<name>=<value>"):
-            check_missing(described(text), {})
+    with pytest.raises(ChoiceError, match=r"t: missing a required argument: 'b'; set it as t\.<name>=<value>"):
+        check_missing(described("t: {_target_: HERE.required, a: 1}"), {})
     for text in ("left: {_target_: HERE.required}", "left: [{_target_: HERE.required}]"):
         with pytest.raises(ChoiceError, match=r"t\.left.*: missing a required argument: 'a'"):
             check_missing(described(f"t: {{_target_: HERE.Tree, {text}}}"), {})

@@ -1,0 +1,44 @@
+"""Commands whose output nobody reads, or that cannot be written, end without a trace."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from murmuration.home import ROOT
+
+COMMANDS = ("", "--version", "compare --help", "list network", "tasks rigid", "no_such")
+PRINTED = COMMANDS[:4]  # the others write to stderr alone
+
+
+@pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
+def start(request):
+    def run(command, output):
+        words = [sys.executable, "-m", "murmuration", *command.split()]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": request.param}
+        return subprocess.run(words, stdout=output, stderr=subprocess.PIPE, env=environment, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_closed_pipe_is_no_trace(start, command):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = start(command, writer)
+    os.close(writer)
+    if command in PRINTED:
+        assert (done.returncode, done.stderr) == (1, "")
+    else:
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_one_line(start, command):
+    with open("/dev/full", "w") as full:
+        done = start(command, full)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    if command in PRINTED:
+        assert done.stderr == "error: standard output cannot be written (No space left on device)\n"

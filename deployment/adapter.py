@@ -57,7 +57,7 @@ class TaskNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClusterClaim:
     """The task by which a bridge keeps others off a cluster.
 
     Attributes:
@@ -89,10 +89,10 @@ def read_note(text: str, user: str) -> TaskNote | None:
     return note if all(0 < count <= MOST_GPUS_OF_NODE for count in note.gpus.values()) else None
 
 
-def read_claim(name: str, text: str, user: str) -> Claim | None:
+def read_claim(name: str, text: str, user: str) -> ClusterClaim | None:
     """Return the claim that a task is; None if its note is that of none."""
     mark, _, owner = text.partition("/")
-    return Claim(name, owner, user) if mark == CLAIM_MARK and owner else None
+    return ClusterClaim(name, owner, user) if mark == CLAIM_MARK and owner else None
 
 
 def _number(text: str) -> int:
@@ -127,7 +127,7 @@ class ClusterAdapter(Protocol):
         ...
 
     def claim(self, owner: str) -> None:
-        """Claim the cluster for a bridge; one that has the claim keeps it, also after it was killed.
+        """ClusterClaim the cluster for a bridge; one that has the claim keeps it, also after it was killed.
 
         Raises:
             ClusterTakenError: another bridge has it.

@@ -116,7 +116,7 @@ def report_work(work_done: float, throughput: float) -> None:
     Raises:
         ValueError: `work_done` is no number from 0 on.
     """
-    done, rate = float(work_done), float(throughput)
+    done, given = float(work_done), float(throughput)
     if not 0 <= done <= MOST["work_done"]:
         raise ValueError(f"work_done is {work_done!r}; it must be a number of samples from 0 to {MOST['work_done']:g}")
     folder, segment = Path(os.environ["MURMURATION_FOLDER"]), int(os.environ["MURMURATION_SEGMENT"])
@@ -125,7 +125,7 @@ def report_work(work_done: float, throughput: float) -> None:
     if before.segment != segment:
         return  # a later segment has begun
     ready = before.ready if before.state == RUNNING else now
-    known = rate if 0 < rate <= MOST["throughput"] else 0.0
+    known = given if 0 < given <= MOST["throughput"] else 0.0
     report = replace(before, state=RUNNING, work_done=done, throughput=known, ready=ready, updated=now)
     try:
         write_progress(folder, report)

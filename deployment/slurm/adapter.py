@@ -12,7 +12,7 @@ from typing import TypeVar
 from deployment.adapter import (
     CLAIM_MARK,
     ActionRefusedError,
-    Claim,
+    ClusterClaim,
     ClusterTakenError,
     NodeStatus,
     TaskNote,
@@ -57,7 +57,7 @@ class SlurmAdapter:
         return self._environment.get("SLURM_USER_NAME") or pwd.getpwuid(os.getuid()).pw_name
 
     def claim(self, owner: str) -> None:
-        """Claim the cluster by a task that is held and so never runs; of several claims the oldest counts.
+        """ClusterClaim the cluster by a task that is held and so never runs; of several claims the oldest counts.
 
         Users and other machines see it too, and it stays where a bridge is killed.
         """
@@ -80,7 +80,7 @@ class SlurmAdapter:
             if (each.owner, each.user) == (owner, self.user):
                 self._run(["scancel", each.name])
 
-    def _claims(self) -> Sequence[Claim]:
+    def _claims(self) -> Sequence[ClusterClaim]:
         return self._read(lambda: read_claims(self.queue()))
 
     def queue(self) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from deployment.adapter import Claim, NodeStatus, TaskNote, TaskState, TaskStatus, read_claim, read_note
+from deployment.adapter import ClusterClaim, NodeStatus, TaskNote, TaskState, TaskStatus, read_claim, read_note
 from deployment.reading import MOST_DIGITS, Entry, ProtocolError, parse_json, quote
 from envs.types import as_line
 
@@ -143,7 +143,7 @@ def read_jobs(
     return found
 
 
-def read_claims(text: str, source: str = "squeue --json") -> list[Claim]:
+def read_claims(text: str, source: str = "squeue --json") -> list[ClusterClaim]:
     """Read what `squeue --json` prints: the claims of all users' bridges, the oldest first.
 
     Args:
@@ -153,7 +153,7 @@ def read_claims(text: str, source: str = "squeue --json") -> list[Claim]:
     Raises:
         ProtocolError: it has another form.
     """
-    found: dict[int, Claim] = {}
+    found: dict[int, ClusterClaim] = {}
 
     def read(job: Entry, number: int, state: TaskState) -> None:
         comment = job.optional("comment")

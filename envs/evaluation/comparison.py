@@ -13,12 +13,13 @@ import pandas as pd
 
 from envs.evaluation.episode import EpisodeFigures, Remark
 from envs.evaluation.failure import Failure
+from envs.evaluation.names import find_name
 from envs.evaluation.plain_values import plain
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
 from envs.metrics import Summary, job_completion_times, queueing_delays, slowdowns
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
-from envs.types import FloatArray, IntArray, MurmurationError, did_you_mean
+from envs.types import FloatArray, IntArray
 from envs.types.units import HOUR
 
 BOUND = "lower bound"  # row of the lower bound at the simulator's batch sizes
@@ -457,18 +458,6 @@ class Comparison:
         for column, summaries in enumerate(self.summaries.values()):
             means[: len(summaries), column] = [getattr(summary, metric) for summary in summaries]
         return means
-
-
-def find_name(name: str, known: Sequence[str], lacks: str) -> str:
-    """Return a name that is known.
-
-    Raises:
-        MurmurationError: it is not.
-    """
-    if name not in known:
-        hint = did_you_mean(str(name), known, lead=", ")
-        raise MurmurationError(f"comparison: {str(name)[:80]!r} {lacks}{hint}; choose one of {', '.join(known)}")
-    return name
 
 
 def cut_short(results: Sequence[RunResult | EpisodeFigures]) -> list[str]:

@@ -7,8 +7,7 @@ from rich.table import Table
 
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.statistics import Estimate
-from envs.evaluation.texts import TextConsole
-from envs.evaluation.texts import wide_console as wide_console
+from envs.evaluation.texts import TextConsole, wide_console
 from envs.types import Seconds
 
 TIME_UNITS = ((2 * 86400.0, 86400.0, "d"), (2 * 3600.0, 3600.0, "h"), (120.0, 60.0, "min"))

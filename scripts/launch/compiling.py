@@ -5,9 +5,10 @@ from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from envs.evaluation.compiling import CompilingColumn
+from envs.evaluation.texts import TaskText, TextConsole
 from envs.registration import VECTOR_ENVS, make_batched
 from envs.scheduling import Scheduler
 from envs.simulation import Simulator, run_episode
@@ -28,8 +29,8 @@ def compile_all() -> int:
     """Play everything that has kernels, with a progress bar; return the number of episodes."""
     with own_configs():
         steps = [*_environments(), *(step for task in TASKS for step in _episodes(task))]
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), CompilingColumn()
-    with Progress(*columns, transient=True) as bar:
+    columns = TaskText("{task.description}"), BarColumn(), TimeElapsedColumn(), CompilingColumn()
+    with Progress(*columns, console=TextConsole(), transient=True) as bar:
         task = bar.add_task("", total=len(steps))
         for name, play in steps:
             bar.update(task, description=name)

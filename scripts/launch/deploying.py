@@ -27,11 +27,11 @@ from deployment.slurm.rest import find_adapter
 from deployment.slurm.testbed import find_testbed
 from deployment.state import ClusterState, JobState
 from envs.evaluation.files import write_frame, write_whole
-from envs.evaluation.table import wide_console
+from envs.evaluation.texts import wide_console
 from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Setup, Simulator, run_episode
 from envs.simulation.exact import ExactThroughputs
-from envs.types import Seconds
+from envs.types import Seconds, as_line
 from envs.workloads import Workload
 from launch import ROOT
 from launch.descriptions import DeploymentRun
@@ -55,7 +55,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     check_playable(setup)
     adapter = find_adapter(run.rest, find_testbed(Path(run.testbed)).environment if run.testbed else None)
     place = run.continued or folder
-    with nullcontext("") if run.rules.shadow else claimed(adapter, place) as owner:
+    with nullcontext("") if run.rules.shadow else claim_cluster(adapter, place) as owner:
         measured = MeasuredLatencies()
         if not run.rules.shadow:
             measured = probe(adapter, f"{owner}-probes", place, run.probes)
@@ -70,7 +70,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
 
 
 @contextmanager
-def claimed(adapter: SlurmAdapter, folder: Path) -> Iterator[str]:
+def claim_cluster(adapter: SlurmAdapter, folder: Path) -> Iterator[str]:
     """Claim the cluster for the bridge of a run, and give the claim up once no task of it is left.
 
     So another bridge is refused also while this one is interrupted or killed: its tasks go on.
@@ -195,7 +195,10 @@ def play_on_cluster(
         bridge.play(scheduler, lambda now: live.update(live_table(name, now)), until)
     bridge.journal.close()
     for lost in (each for each in bridge.runs if each.given_up):
-        print(f"note: {name}: job {lost.spec.id} was given up, as it never got any further; see {lost.folder}")
+        where = as_line(str(lost.folder))
+        print(f"note: {name}: job {lost.spec.id} was given up, as it never got any further; see {where}")
+    if refused := bridge.journal.counts["decision refused"]:
+        print(f"note: {name}: {refused} decisions were refused; {as_line(str(bridge.journal.path))} says why")
     found = compare_plays(name, simulated, with_latencies, bridge.runs, scale, counts_of(bridge))
     write_frame(folder / f"{name}.csv", pd.DataFrame(found.table, columns=list(COLUMNS)))
     return found

@@ -16,7 +16,7 @@ from deployment.mirror import Mirror
 from deployment.slurm.adapter import SlurmAdapter
 from envs.simulation import Setup
 from envs.types import ClusterSpec, JobSpec, NodeSpec
-from launch.deploying import claimed
+from launch.deploying import claim_cluster
 from tests.conformance.worlds import Curved
 from tests.unit.deployment.test_jobs import ROOT, wait_for
 
@@ -82,10 +82,10 @@ def test_a_second_bridge_is_refused_until_the_first_has_left(testbed, tmp_path):
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
-    with claimed(adapter, folders[0]) as owner:
+    with claim_cluster(adapter, folders[0]) as owner:
         with pytest.raises(ClusterTakenError, match=rf"the bridge {owner} has claimed .* scancel \d+$"):
-            claimed(adapter, folders[1]).__enter__()
-        with claimed(adapter, folders[0]) as again:  # it was killed, and is continued
+            claim_cluster(adapter, folders[1]).__enter__()
+        with claim_cluster(adapter, folders[0]) as again:  # it was killed, and is continued
             assert again == owner
         place = tmp_path / "job"
         place.mkdir()
@@ -93,12 +93,12 @@ def test_a_second_bridge_is_refused_until_the_first_has_left(testbed, tmp_path):
         note = TaskNote(f"{owner}-0", 0, 1, {"n0": 1})
         adapter.start(note, ["sleep", "1000"], place)
     with pytest.raises(ClusterTakenError):  # interrupted: its task goes on
-        claimed(adapter, folders[1]).__enter__()
-    with claimed(adapter, folders[0]):
+        claim_cluster(adapter, folders[1]).__enter__()
+    with claim_cluster(adapter, folders[0]):
         (task,) = (each for each in adapter.tasks() if each.note == note)
         adapter.stop(task, kill=True)
         wait_for(lambda: all(each.state == "ended" for each in adapter.tasks() if each.note == note))
-    with claimed(adapter, folders[1]):
+    with claim_cluster(adapter, folders[1]):
         pass
 
 

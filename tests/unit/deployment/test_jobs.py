@@ -112,10 +112,10 @@ def test_a_damaged_report_is_named_and_counts_as_none(tmp_path, text):
     assert read_report(tmp_path) is None
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "link", "folder", "large"])
-def test_a_report_that_is_no_plain_file_is_refused_at_once(tmp_path, kind):
+@pytest.mark.parametrize("file_type", ["pipe", "device", "link", "folder", "large"])
+def test_a_report_that_is_no_plain_file_is_refused_at_once(tmp_path, file_type):
     place = tmp_path / "progress.json"
-    match kind:
+    match file_type:
         case "pipe":
             os.mkfifo(place)
         case "device":
@@ -131,7 +131,7 @@ def test_a_report_that_is_no_plain_file_is_refused_at_once(tmp_path, kind):
         load_report(tmp_path)
 
 
-def test_reports_survive_numbers_of_all_kinds_and_what_a_killed_process_has_left(tmp_path, monkeypatch):
+def test_reports_survive_numbers_of_all_types_and_what_a_killed_process_has_left(tmp_path, monkeypatch):
     """A throughput that is not known yet is NaN in many programs; later reports count all the same."""
     monkeypatch.setenv("MURMURATION_FOLDER", str(tmp_path))
     monkeypatch.setenv("MURMURATION_SEGMENT", "1")

@@ -22,13 +22,10 @@ class NodeGroup:
     memory: Gigabytes | None = None  # CPU memory of each node
     intra_node_bandwidth: float | None = None
     inter_node_bandwidth: float | None = None
-    nodes_per_rack: int | None = None  # None: the whole group is in one rack
 
     def __post_init__(self) -> None:
-        for name in ("num_nodes", "num_gpus", "nodes_per_rack"):
+        for name in ("num_nodes", "num_gpus"):
             value = getattr(self, name)
-            if value is None and name == "nodes_per_rack":
-                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ClusterError(
                     f"node group of {self.gpu_type}: {name} is {value!r}; it must be a whole number and at least 1"
@@ -44,14 +41,10 @@ class NodeGroup:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise ClusterError(f"node group of {self.gpu_type}: {name} is {value!r}; it must be a number")
 
-    def nodes(self, first_rack: int = 0) -> tuple[NodeSpec, ...]:
-        """Return the nodes, with racks numbered from `first_rack`."""
+    def nodes(self, rack: int = 0) -> tuple[NodeSpec, ...]:
+        """Return the nodes, with the group's number as their rack: nothing reads it but hashes of tasks."""
         given = {name: float(value) for name in RESOURCES if (value := getattr(self, name)) is not None}
-        per_rack = self.nodes_per_rack or self.num_nodes
-        return tuple(
-            NodeSpec(self.gpu_type, self.num_gpus, rack=first_rack + node // per_rack, **given)
-            for node in range(self.num_nodes)
-        )
+        return (NodeSpec(self.gpu_type, self.num_gpus, rack=rack, **given),) * self.num_nodes
 
 
 def build_cluster(
@@ -61,7 +54,7 @@ def build_cluster(
 
     Args:
         name: name shown in results.
-        groups: each a `NodeGroup` or a mapping with its fields. Rack numbers continue from group to group.
+        groups: each a `NodeGroup` or a mapping with its fields.
         network_gbps: bandwidth of every node's link to other nodes in gigabits per second, in place of the groups'
             `inter_node_bandwidth`, which is in gigabytes per second; the name says so. None keeps theirs.
 
@@ -81,7 +74,7 @@ def build_cluster(
     nodes: list[NodeSpec] = []
     for index, group in enumerate(groups):
         made = group if isinstance(group, NodeGroup) else _group(f"cluster {name}: group {index}", group)
-        nodes += made.nodes(first_rack=nodes[-1].rack + 1 if nodes else 0)
+        nodes += made.nodes(index)
     if network_gbps is None:
         return ClusterSpec(tuple(nodes), name)
     linked = tuple(replace(node, inter_node_bandwidth=network_gbps / BITS_OF_BYTE) for node in nodes)
@@ -93,6 +86,8 @@ def _group(where: str, given: Mapping[str, Any]) -> NodeGroup:
         raise ClusterError(f"{where}: is {given!r}; it must have gpu_type, num_nodes and num_gpus")
     known = {field.name for field in fields(NodeGroup)}
     for key in given:
+        if key == "nodes_per_rack":
+            raise ClusterError(f"{where}: nodes_per_rack is {given[key]!r}; racks have no effect yet, so remove it")
         if key not in known:
             hint = did_you_mean(str(key), known) or f"; known: {', '.join(sorted(known))}"
             raise ClusterError(f"{where}: there is no field {key!r}{hint}")

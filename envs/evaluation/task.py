@@ -25,6 +25,10 @@ ARRAY_FORM = "{:.6g}"  # rounding errors differ between machines and versions of
 NUMBER_FORM = "{:.12g}"
 
 
+# Clusters whose tasks were hashed with racks, which have no effect: nodes in each. Goes with the next world version.
+NODES_PER_RACK = {"a800_64": 8, "homogeneous_64": 4, "three_types_1024": 32}
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
     """The quantity to minimise: jct * total JCT + makespan * makespan, both in seconds.
@@ -131,12 +135,13 @@ def hash_problem(
         `HASH_DIGITS` hexadecimal digits.
     """
     most = max(int(episode.jobs["max_gpus"].max()) for episode in episodes)
+    configuration, cluster = _with_racks(configuration, setup.cluster)
     drawn = [name for name in episodes[0].models if name not in models][:DRAWN_MODELS]
     parts = {
         "world": WORLD_VERSION,
         "configuration": _without_paths(configuration),
         "objective": task.objective,
-        "cluster": setup.cluster,
+        "cluster": cluster,
         "scenario": setup.scenario,
         "table": ThroughputTable.build(setup, (*models, *drawn), most),
         "batches": dict(_throughputs_of_batches(setup.performance, setup.cluster, models)),
@@ -202,6 +207,18 @@ def _without_paths(node: Any) -> Any:
     if isinstance(node, Mapping):
         return {key: _without_paths(item) for key, item in node.items() if key != "path"}
     return [_without_paths(item) for item in node] if isinstance(node, list | tuple) else node
+
+
+def _with_racks(configuration: Mapping[str, Any], cluster: ClusterSpec) -> tuple[Mapping[str, Any], ClusterSpec]:
+    """Return both with the racks that the hashes of `NODES_PER_RACK` hold."""
+    described = configuration.get("cluster", {})
+    number = NODES_PER_RACK.get(described.get("name", ""))
+    if number is None or "groups" not in described:
+        return configuration, cluster
+    groups = [{**group, "nodes_per_rack": number} for group in described["groups"]]
+    nodes = tuple(dataclasses.replace(node, rack=i // number) for i, node in enumerate(cluster.nodes))
+    racked = {**configuration, "cluster": {**described, "groups": groups}}
+    return racked, dataclasses.replace(cluster, nodes=nodes)
 
 
 def _throughputs_of_batches(

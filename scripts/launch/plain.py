@@ -40,6 +40,11 @@ def read_configuration(path: Path) -> dict[str, Any]:
             tag, or a key that is no name.
     """
     content = read_unfilled(path)
+    cluster = content.get("cluster")
+    groups = cluster.get("groups") if isinstance(cluster, dict) else None
+    for group in groups if isinstance(groups, list) else ():
+        if isinstance(group, dict):
+            group.pop("nodes_per_rack", None)  # of earlier versions; it had no effect
     return {name: fill_references(value, content) for name, value in content.items()}
 
 

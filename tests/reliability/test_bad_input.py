@@ -64,7 +64,6 @@ CLUSTER = {
             "memory": 500,
             "intra_node_bandwidth": 12.0,
             "inter_node_bandwidth": 12.5,
-            "nodes_per_rack": 1,
         }
     ],
     "network_gbps": 10,

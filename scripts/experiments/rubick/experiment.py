@@ -88,7 +88,7 @@ def schedulers(measured: MeasuredModel) -> dict[str, Callable[[], Scheduler]]:
 
 def build_a800_cluster() -> ClusterSpec:
     """Build the cluster of `conf/cluster/a800_64.yaml`: 64 A800 on eight nodes."""
-    return build_cluster("a800_64", [NodeGroup("A800", 8, 8, 96, 1600, 200.0, 100.0, 8)])
+    return build_cluster("a800_64", [NodeGroup("A800", 8, 8, 96, 1600, 200.0, 100.0)])
 
 
 def trace(data: str, variant: str, cluster: ClusterSpec, measured: MeasuredModel) -> Workload:

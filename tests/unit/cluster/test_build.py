@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from envs.cluster import NodeGroup, build_cluster
 from envs.types import ClusterError, NodeSpec
@@ -30,17 +28,9 @@ def test_missing_fields_of_a_group_have_the_defaults_of_a_node():
     assert build_cluster("plain", [NodeGroup("T4", 1, 4)]).nodes == (NodeSpec("T4", 4),)
 
 
-def test_rack_numbers_continue_from_group_to_group():
-    cluster = build_cluster("racks", [NodeGroup("V100", 5, 8, nodes_per_rack=2), NodeGroup("K80", 2, 8)])
-    assert [node.rack for node in cluster.nodes] == [0, 0, 1, 1, 2, 3, 3]
-
-
-@given(nodes=st.integers(1, 40), per_rack=st.integers(1, 12))
-def test_no_rack_has_more_nodes_than_nodes_per_rack(nodes, per_rack):
-    racks = [node.rack for node in NodeGroup("V100", nodes, 1, nodes_per_rack=per_rack).nodes()]
-    assert len(racks) == nodes
-    assert max(racks.count(rack) for rack in set(racks)) <= per_rack
-    assert sorted(set(racks)) == list(range(-(-nodes // per_rack)))
+def test_racks_are_refused_until_they_have_an_effect():
+    with pytest.raises(ClusterError, match="group 0: nodes_per_rack is 4; racks have no effect yet, so remove it"):
+        build_cluster("x", [{"gpu_type": "V100", "num_nodes": 8, "num_gpus": 8, "nodes_per_rack": 4}])
 
 
 def test_the_error_for_a_mistyped_field_suggests_the_nearest():
@@ -63,7 +53,7 @@ def test_a_cluster_without_groups_is_refused():
         build_cluster("empty", [])
 
 
-@pytest.mark.parametrize("field", ["num_nodes", "num_gpus", "nodes_per_rack"])
+@pytest.mark.parametrize("field", ["num_nodes", "num_gpus"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "8", True])
 def test_counts_are_whole_and_positive(field, value):
     group = {"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, field: value}

@@ -8,6 +8,7 @@ from launch.choices import CONF
 from launch.describe import describe_problem, describe_schedulers
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs
+from launch.plain import read_configuration
 from tests.unit.launch.test_scripts import SMALL, here
 
 __all__ = ["here"]  # a fixture
@@ -68,3 +69,8 @@ def test_the_clusters_own_links_return_where_a_task_names_others():
     of_task, own, bare = (build_inputs(each).setup.cluster for each in problems)
     assert {node.inter_node_bandwidth for node in of_task.nodes} == {1.25}
     assert own.nodes == bare.nodes != of_task.nodes
+
+
+def test_racks_of_an_earlier_run_are_dropped(tmp_path):
+    (tmp_path / "config.yaml").write_text("cluster: {groups: [{num_gpus: 8, nodes_per_rack: 4}, 3]}\n")
+    assert read_configuration(tmp_path / "config.yaml") == {"cluster": {"groups": [{"num_gpus": 8}, 3]}}

@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 PYTEST_ARGS ?=
+FILES ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -14,7 +15,7 @@ EXTRAS := learn,render,recipes,docs,dev
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types layers unit docs docs-serve slurm-up slurm-down format lock clean
+.PHONY: help install demo test check costs lint types layers unit docs docs-serve slurm-up slurm-down format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -33,6 +34,12 @@ demo: $(STAMP) ## Train a small scheduler, compare it with heuristics, write tab
 
 test: lint layers ## Everything that CI runs; types are checked beside the tests
 	$(MAKE) --jobs 2 types unit
+
+check: $(STAMP) ## What your change concerns, in 120 CPU seconds; FILES="..." names the changed files
+	$(BIN)/python -m tests.selection $(FILES)
+
+costs: $(STAMP) ## Measure the CPU seconds of test files, by which `make check` chooses; PYTEST_ARGS selects whole files
+	$(BIN)/python -m pytest -p tests.selection.costs --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(STAMP) ## Style and format
 	$(BIN)/ruff check .

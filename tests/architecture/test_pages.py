@@ -1,6 +1,7 @@
 """The pages: the README's first screen, the tutorial's scheduler, and Python that is no file of a recipe."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,20 +16,24 @@ from envs.workloads import Workload
 BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```\n(?P<output>.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 SHALLOW = re.compile(r"^ {1,3}(?:[-*] |\d+\. |```)|(?<=\n\n) {1,3}\S", re.MULTILINE)  # less than MkDocs needs
 RECIPES = "how_to"  # their files are checked by `test_recipes`
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def pages_with_code(repository):
+def pages_with_code():
     """Pages with Python that is no file of a recipe: (code, output that the page shows or None) by path."""
-    pages = [*repository.glob("*.md"), *repository.glob("docs/**/*.md"), repository / "checkpoints" / "README.md"]
-    texts = {page.relative_to(repository): page.read_text(encoding="utf-8") for page in sorted(pages)}
+    pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), REPOSITORY / "checkpoints" / "README.md"]
+    texts = {page.relative_to(REPOSITORY): page.read_text(encoding="utf-8") for page in sorted(pages)}
     found = {path: BLOCK.findall(text) for path, text in texts.items() if RECIPES not in path.parts}
     return {path.as_posix(): examples for path, examples in found.items() if examples}
 
 
+WITH_CODE = pages_with_code()
+
+
 @pytest.fixture(scope="module")
-def source(repository):
+def source():
     """The class of the tutorial."""
-    return pages_with_code(repository)["docs/tutorial.md"][0][0]
+    return WITH_CODE["docs/tutorial.md"][0][0]
 
 
 @pytest.fixture
@@ -47,19 +52,19 @@ def start_and_finish(scheduler, *jobs):
     return [(row["start_time"], row["finish_time"]) for row in result.records]
 
 
-def test_pages_have_code(repository):
-    assert {"docs/tutorial.md", "docs/bidding.md"} <= set(pages_with_code(repository))
+def test_pages_have_code():
+    assert {"docs/tutorial.md", "docs/bidding.md"} <= set(WITH_CODE)
 
 
-def test_code_of_pages_runs_and_prints_what_they_show(repository, capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_code_of_pages_runs_and_prints_what_they_show(page, capsys, monkeypatch, tmp_path):
     """The blocks of a page share their names, from top to bottom."""
     monkeypatch.chdir(tmp_path)
-    for path, examples in pages_with_code(repository).items():
-        names: dict[str, Any] = {"__name__": "page"}
-        for code, output in examples:
-            exec(compile(code, path, "exec"), names)
-            printed = capsys.readouterr().out
-            assert printed == output, path
+    names: dict[str, Any] = {"__name__": "page"}
+    for code, output in WITH_CODE[page]:
+        exec(compile(code, page, "exec"), names)
+        printed = capsys.readouterr().out
+        assert printed == output
 
 
 def shallow(text):

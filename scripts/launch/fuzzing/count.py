@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from envs.types import MurmurationError, Seconds
 from launch.errors import RunFailedError
 
-HANG: Seconds = 300.0  # of real time, in which each input must be answered; the first ones wait for compilation
+HANG: Seconds = 1800.0  # of real time, in which each input must be answered; the first ones wait for compilation
 
 
 @dataclass

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection.choice import Chooser, Chosen, fit
+from tests.selection.choice import KERNEL, Chooser, Chosen, fit
 from tests.selection.costs import read_costs
 from tests.selection.imports import Imports
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUDGET = 120.0  # CPU seconds, of all checks together
-BEFORE = 30.0  # of these: start, style, layers, types
+BEFORE = 25.0  # of these: start, style, layers, types
+COMPILING = 50.0  # of these: to compile a changed kernel anew, and all that call it
 
 
 def git(*words: str) -> list[str]:
@@ -93,7 +94,8 @@ def main(words: Sequence[str]) -> int:
     if unknown := [path for path in words if path not in texts]:
         sys.exit(f"make check: no file {unknown[0]!r} in the repository; FILES takes paths such as baselines/las.py")
     chooser = Chooser(Imports({p: t for p, t in texts.items() if p.endswith(".py")}), texts, read_costs())
-    kept, left_out = fit(chooser.choose(changed), BUDGET - BEFORE)
+    compiled = any(KERNEL.search(texts.get(path, "")) for path in changed if path.endswith(".py"))
+    kept, left_out = fit(chooser.choose(changed), BUDGET - BEFORE - COMPILING * compiled)
     print(f"changed: {', '.join(changed) or 'nothing'}")
     for test in kept:
         cases = f" of {', '.join(sorted(test.only))}" if test.only else ""

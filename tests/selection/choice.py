@@ -21,7 +21,7 @@ OF_CHOICES = {
 # Tests with one case for each page, and others that read all pages.
 OF_PAGES = ("tests/architecture/test_pages.py", "tests/architecture/test_commands.py")
 ON_PAGES = ("tests/architecture/test_pointers.py", "tests/architecture/test_site.py")
-ON_SOURCE = tuple(f"tests/architecture/test_{name}.py" for name in ("budgets", "docstrings", "imports", "names"))
+ON_SOURCE = tuple(f"tests/architecture/test_{name}.py" for name in ("budgets", "docstrings", "names"))
 # A changed kernel is compiled anew, with all that call it, and nearly every test plays on it: these few stand for them.
 CORE = (
     "tests/unit/simulation/test_engine.py",

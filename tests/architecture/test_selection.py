@@ -121,11 +121,7 @@ def test_a_change_selects_the_tests_of_what_it_changes(real, changed, path):
 
 def test_a_changed_baseline_selects_the_cases_of_its_choices(real):
     only = {test.path: test.only for test in real.choose(["baselines/tiresias.py"])}
-    assert {"tiresias", "tiresias_packed"} == only["tests/conformance/test_schedulers.py"] & {
-        "tiresias",
-        "tiresias_packed",
-        "las",
-    }
+    assert only["tests/conformance/test_schedulers.py"] & {"tiresias", "las"} == {"tiresias"}
 
 
 def test_a_changed_page_selects_the_tests_of_pages(real):

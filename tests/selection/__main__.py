@@ -75,7 +75,7 @@ def run_tests(tests: Sequence[Chosen], names: frozenset[str]) -> bool:
 
 def run_quick_checks(changed: Sequence[str]) -> bool:
     """Style, layers, and types where mypy has its cache; whether all passed."""
-    commands = [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["lint-imports"]]
+    commands = [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["lint-imports", "--no-logo"]]
     if any(path.endswith(".py") for path in changed):
         if (REPOSITORY / ".mypy_cache").is_dir():
             commands.append(["mypy"])

@@ -170,6 +170,17 @@ def test_the_nearest_are_run_first_and_cases_of_other_names_deselected(tmp_path)
     assert kept == [items[4], items[0], items[1], items[3]]
 
 
+def test_what_would_begin_after_the_budget_is_skipped(monkeypatch):
+    cases = check.Cases([], frozenset())
+    item: Any = SimpleNamespace()
+    monkeypatch.setattr("os.times", lambda: (1.0, 0.5, check.BUDGET - 1.5, 0.0, 1e9))
+    cases.pytest_runtest_setup(item)
+    monkeypatch.setattr("os.times", lambda: (1.0, 0.5, check.BUDGET - 1.5, 0.1, 1e9))
+    with pytest.raises(pytest.skip.Exception, match="120 CPU seconds are spent"):
+        cases.pytest_runtest_setup(item)
+    assert cases.skipped == 1
+
+
 def test_changed_files_are_those_since_the_branch_left_main_and_new_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(check, "REPOSITORY", tmp_path)
 

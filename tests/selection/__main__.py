@@ -1,5 +1,6 @@
 """`make check`: the tests that a change concerns, chosen by the graph of imports, in at most 120 CPU seconds."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ def read_texts() -> dict[str, str]:
 class Cases:
     """Runs tests in their order; of those with one case for each choice or page, the cases of what changed.
 
+    Skips what would begin after the budget is spent, because kernels had to be compiled or costs have changed.
+
     Args:
         tests: The chosen tests.
         names: All names of choices and pages.
@@ -50,6 +53,7 @@ class Cases:
     def __init__(self, tests: Sequence[Chosen], names: frozenset[str]) -> None:
         self.only = {test.path.partition("::")[0]: test.only for test in tests}
         self.names = names
+        self.skipped = 0
 
     @pytest.hookimpl(trylast=True)  # after the order of tests/conftest.py, which serves runs of everything
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -60,6 +64,13 @@ class Cases:
         config.hook.pytest_deselected(items=[item for item, keeps in zip(items, kept, strict=True) if not keeps])
         items[:] = [item for item, keeps in zip(items, kept, strict=True) if keeps]
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip a test after the budget; what the process and its children have used counts."""
+        if sum(os.times()[:4]) > BUDGET:
+            self.skipped += 1
+            pytest.skip(f"{BUDGET:g} CPU seconds are spent")
+
     def _keeps(self, item: pytest.Item, root: Path) -> bool:
         only = self.only[item.path.relative_to(root).as_posix()]
         case = getattr(item, "callspec", None)
@@ -68,8 +79,11 @@ class Cases:
 
 
 def run_tests(tests: Sequence[Chosen], names: frozenset[str]) -> bool:
-    """Run the tests in their order; whether all passed."""
-    status = pytest.main(["-q", *(test.path for test in tests)], plugins=[Cases(tests, names)])
+    """Run the tests in their order, and say how many came too late; whether all others passed."""
+    cases = Cases(tests, names)
+    status = pytest.main(["-q", *(test.path for test in tests)], plugins=[cases])
+    if cases.skipped:
+        print(f"left out: {cases.skipped} tests, since {BUDGET:g} CPU seconds were spent before them")
     return status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 

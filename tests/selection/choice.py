@@ -109,7 +109,7 @@ class Chooser:
             names = names | found.only if names and found.only else frozenset()
         seconds = self.costs.get(path, UNKNOWN)
         if names:
-            seconds = max(1.0, seconds * len(names) / max(1, self._cases_of(file)))
+            seconds = max(4.0, seconds * len(names) / max(1, self._cases_of(file)))
         self._found[path] = Chosen(path, distance, seconds, names)
 
     def _cases_of(self, path: str) -> int:

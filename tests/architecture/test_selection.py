@@ -173,10 +173,10 @@ def test_the_nearest_are_run_first_and_cases_of_other_names_deselected(tmp_path)
 def test_what_would_begin_after_the_budget_is_skipped(monkeypatch):
     cases = check.Cases([], frozenset())
     item: Any = SimpleNamespace()
-    monkeypatch.setattr("os.times", lambda: (1.0, 0.5, check.BUDGET - 1.5, 0.0, 1e9))
+    monkeypatch.setattr("os.times", lambda: (1.0, 0.5, check.LAST - 1.5, 0.0, 1e9))
     cases.pytest_runtest_setup(item)
-    monkeypatch.setattr("os.times", lambda: (1.0, 0.5, check.BUDGET - 1.5, 0.1, 1e9))
-    with pytest.raises(pytest.skip.Exception, match="120 CPU seconds are spent"):
+    monkeypatch.setattr("os.times", lambda: (1.0, 0.5, check.LAST - 1.5, 0.1, 1e9))
+    with pytest.raises(pytest.skip.Exception, match="115 CPU seconds are spent"):
         cases.pytest_runtest_setup(item)
     assert cases.skipped == 1
 

@@ -121,11 +121,7 @@ def test_a_change_selects_the_tests_of_what_it_changes(real, changed, path):
 
 def test_a_changed_baseline_selects_the_cases_of_its_choices(real):
     only = {test.path: test.only for test in real.choose(["baselines/tiresias.py"])}
-    assert {"tiresias", "tiresias_packed"} == only["tests/conformance/test_schedulers.py"] & {
-        "tiresias",
-        "tiresias_packed",
-        "las",
-    }
+    assert only["tests/conformance/test_schedulers.py"] & {"tiresias", "las"} == {"tiresias"}
 
 
 def test_a_changed_page_selects_the_tests_of_pages(real):
@@ -172,6 +168,17 @@ def test_the_nearest_are_run_first_and_cases_of_other_names_deselected(tmp_path)
     check.Cases(chosen, frozenset({"las", "fifo"})).pytest_collection_modifyitems(config, kept)
     assert gone == [items[2]]
     assert kept == [items[4], items[0], items[1], items[3]]
+
+
+def test_what_would_begin_after_the_budget_is_skipped(monkeypatch):
+    cases = check.Cases([], frozenset())
+    item: Any = SimpleNamespace()
+    monkeypatch.setattr("os.times", lambda: (1.0, 0.5, check.LAST - 1.5, 0.0, 1e9))
+    cases.pytest_runtest_setup(item)
+    monkeypatch.setattr("os.times", lambda: (1.0, 0.5, check.LAST - 1.5, 0.1, 1e9))
+    with pytest.raises(pytest.skip.Exception, match="115 CPU seconds are spent"):
+        cases.pytest_runtest_setup(item)
+    assert cases.skipped == 1
 
 
 def test_changed_files_are_those_since_the_branch_left_main_and_new_ones(tmp_path, monkeypatch):

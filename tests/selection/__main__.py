@@ -1,5 +1,6 @@
 """`make check`: the tests that a change concerns, chosen by the graph of imports, in at most 120 CPU seconds."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -7,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection.choice import Chooser, Chosen, fit
+from tests.selection.choice import KERNEL, Chooser, Chosen, fit
 from tests.selection.costs import read_costs
 from tests.selection.imports import Imports
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUDGET = 120.0  # CPU seconds, of all checks together
-BEFORE = 30.0  # of these: start, style, layers, types
+LAST = 115.0  # no test begins after so many
+BEFORE = 35.0  # of the budget: start, style, layers, types
+COMPILING = 50.0  # of the budget: to compile a changed kernel anew, and all that call it
 
 
 def git(*words: str) -> list[str]:
@@ -41,6 +44,8 @@ def read_texts() -> dict[str, str]:
 class Cases:
     """Runs tests in their order; of those with one case for each choice or page, the cases of what changed.
 
+    Skips what would begin after the budget is spent, because kernels had to be compiled or costs have changed.
+
     Args:
         tests: The chosen tests.
         names: All names of choices and pages.
@@ -49,6 +54,7 @@ class Cases:
     def __init__(self, tests: Sequence[Chosen], names: frozenset[str]) -> None:
         self.only = {test.path.partition("::")[0]: test.only for test in tests}
         self.names = names
+        self.skipped = 0
 
     @pytest.hookimpl(trylast=True)  # after the order of tests/conftest.py, which serves runs of everything
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -59,6 +65,13 @@ class Cases:
         config.hook.pytest_deselected(items=[item for item, keeps in zip(items, kept, strict=True) if not keeps])
         items[:] = [item for item, keeps in zip(items, kept, strict=True) if keeps]
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip a test after the budget; what the process and its children have used counts."""
+        if sum(os.times()[:4]) > LAST:
+            self.skipped += 1
+            pytest.skip(f"{LAST:g} CPU seconds are spent")
+
     def _keeps(self, item: pytest.Item, root: Path) -> bool:
         only = self.only[item.path.relative_to(root).as_posix()]
         case = getattr(item, "callspec", None)
@@ -67,14 +80,17 @@ class Cases:
 
 
 def run_tests(tests: Sequence[Chosen], names: frozenset[str]) -> bool:
-    """Run the tests in their order; whether all passed."""
-    status = pytest.main(["-q", *(test.path for test in tests)], plugins=[Cases(tests, names)])
+    """Run the tests in their order, and say how many came too late; whether all others passed."""
+    cases = Cases(tests, names)
+    status = pytest.main(["-q", *(test.path for test in tests)], plugins=[cases])
+    if cases.skipped:
+        print(f"left out: {cases.skipped} tests, since {LAST:g} CPU seconds were spent before them")
     return status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 def run_quick_checks(changed: Sequence[str]) -> bool:
     """Style, layers, and types where mypy has its cache; whether all passed."""
-    commands = [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["lint-imports"]]
+    commands = [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["lint-imports", "--no-logo"]]
     if any(path.endswith(".py") for path in changed):
         if (REPOSITORY / ".mypy_cache").is_dir():
             commands.append(["mypy"])
@@ -93,7 +109,8 @@ def main(words: Sequence[str]) -> int:
     if unknown := [path for path in words if path not in texts]:
         sys.exit(f"make check: no file {unknown[0]!r} in the repository; FILES takes paths such as baselines/las.py")
     chooser = Chooser(Imports({p: t for p, t in texts.items() if p.endswith(".py")}), texts, read_costs())
-    kept, left_out = fit(chooser.choose(changed), BUDGET - BEFORE)
+    compiled = any(KERNEL.search(texts.get(path, "")) for path in changed if path.endswith(".py"))
+    kept, left_out = fit(chooser.choose(changed), BUDGET - BEFORE - COMPILING * compiled)
     print(f"changed: {', '.join(changed) or 'nothing'}")
     for test in kept:
         cases = f" of {', '.join(sorted(test.only))}" if test.only else ""

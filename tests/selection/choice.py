@@ -21,7 +21,7 @@ OF_CHOICES = {
 # Tests with one case for each page, and others that read all pages.
 OF_PAGES = ("tests/architecture/test_pages.py", "tests/architecture/test_commands.py")
 ON_PAGES = ("tests/architecture/test_pointers.py", "tests/architecture/test_site.py")
-ON_SOURCE = tuple(f"tests/architecture/test_{name}.py" for name in ("budgets", "docstrings", "imports", "names"))
+ON_SOURCE = tuple(f"tests/architecture/test_{name}.py" for name in ("budgets", "docstrings", "names"))
 # A changed kernel is compiled anew, with all that call it, and nearly every test plays on it: these few stand for them.
 CORE = (
     "tests/unit/simulation/test_engine.py",
@@ -34,7 +34,7 @@ KERNEL = re.compile(
     r"^(?:@(?:leaf|part|kernel)\b|from envs\.simulation\.jit import|(?:import|from) numba\b)", re.MULTILINE
 )
 TARGET = re.compile(r"_target_: *([\w.]+)")
-MOST_CHOICES = 4  # choices of `conf/` that one changed module is checked with: those nearest to it
+MOST_CHOICES = 4  # choices of each group that one changed module is checked with: those nearest to it
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Chooser:
             names = names | found.only if names and found.only else frozenset()
         seconds = self.costs.get(path, UNKNOWN)
         if names:
-            seconds = max(1.0, seconds * len(names) / max(1, self._cases_of(file)))
+            seconds = max(4.0, seconds * len(names) / max(1, self._cases_of(file)))
         self._found[path] = Chosen(path, distance, seconds, names)
 
     def _cases_of(self, path: str) -> int:
@@ -118,25 +118,31 @@ class Chooser:
         return len(self.pages if path in OF_PAGES else [g for g, _ in self.choices if groups is None or g in groups])
 
     def _add_importers(self, modules: Iterable[str], base: int = 0) -> None:
-        """Add tests that import the modules; those that are named after one of them come first."""
+        """Add tests that import the modules.
+
+        Those that are named after a module or its package come first. Those in the folder of its part, such as
+        tests/unit/agents, count as one import nearer.
+        """
         modules = list(modules)
+        parts = {part for module in modules for part in module.split(".")}
         stems = tuple(f"test_{part}_" for module in modules for part in module.split(".")[1:])
         for module, distance in self.imports.distances(modules).items():
             path = self.imports.files.get(module, "")
             if path in self.tests and path not in OF_CHOICES:
                 own = not distance or f"{PurePosixPath(path).stem}_".startswith(stems)
-                self._add(path, 0 if own else base + distance)
+                beside = distance > 1 and not parts.isdisjoint(PurePosixPath(path).parts[1:-1])
+                self._add(path, 0 if own else base + distance - beside)
 
     def _nearest_choices(self, module: str) -> list[tuple[str, str]]:
         """Choices of `conf/` that build something of the module, directly or through what imports it."""
         distances = self.imports.distances([module])
-        found = []
+        found: dict[str, list[tuple[int, str]]] = {}
         for group, name in self.choices:
             targets = TARGET.findall(self.texts[f"conf/{group}/{name}.yaml"])
             near = [distances[home] for target in targets if (home := self.imports.home_of(target)) in distances]
             if near:
-                found.append((min(near), group, name))
-        return [(group, name) for _, group, name in sorted(found)[:MOST_CHOICES]]
+                found.setdefault(group, []).append((min(near), name))
+        return [(group, name) for group, near in found.items() for _, name in sorted(near)[:MOST_CHOICES]]
 
     def _add_choices(self, choices: Iterable[tuple[str, str]]) -> None:
         """Add what is required of every choice of a group, for these alone."""
@@ -154,7 +160,7 @@ class Chooser:
         elif re.fullmatch(r"scripts/\w+\.py", path):
             pattern = rf"scripts/{stem}\b|^(?:import|from) {stem}\b|[\"']{stem}(?:\.py)?[\"']"
         elif path.endswith(".py"):
-            return
+            pattern = rf"[\"']{re.escape(module_of(path))}\b"
         else:
             pattern = rf"[\"'/]{name}[\"'/]"
         for test in self.tests:

@@ -40,6 +40,7 @@ SETUP = Setup(ClusterSpec(tuple(NodeSpec("V100", 4) for _ in range(3))), default
 OWNER = "fuzz.0f-0"
 SAMPLES_PER_SECOND = 100.0  # of a GPU in memory
 CHANGED = 0.5  # probability that a decision is changed
+LONGEST: Seconds = 2000.0  # of a world: one whose decisions start nothing never ends
 NUMBERS: tuple[Any, ...] = (-1, 0, 3, 5, 99, 1000, 2**31, 2**40, 10**30, True, 1.5, math.nan, math.inf, "x", None, [])
 TIMES: tuple[Any, ...] = (0.0, -1.0, math.nan, -math.inf, "x", None)
 
@@ -196,7 +197,7 @@ def _play(rng: random.Random, folder: Path, count: FuzzCount, world: int, most: 
     rules = BridgeRules(False, actions_per_minute=10**6, interval=1.0, retry=2.0)
     clock = SteadyClock(1.0, 0.0, wall=lambda: 0.0, steady=lambda: manager.time)
     bridge = Bridge(manager, OWNER, SETUP, specs, lambda run: ["train"], folder, rules, clock)
-    while not bridge.finished and count.inputs < most:
+    while not bridge.finished and count.inputs < most and manager.time < LONGEST:
         _step(bridge, maker, count, world)
         manager.time += 1.0
     bridge.journal.close()

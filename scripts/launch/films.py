@@ -7,6 +7,7 @@ from envs.episodes.film import film_episode, write_film
 from envs.evaluation.files import whole_file
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
+from envs.types import as_line
 from launch.descriptions import ActorRun, FilmRun
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs, build_schedulers, find_workloads
@@ -32,7 +33,7 @@ def film_run(run: FilmRun, folder: Path) -> Path:
     frames = film_episode(actor, workloads[run.episode], inputs.setup, seed, run.frames)
     with whole_file(folder / run.film) as part:
         write_film(frames, part, run.fps)
-    print(f"{len(frames)} pictures of {workloads[run.episode].name}: {os.path.relpath(folder / run.film)}")
+    print(f"{len(frames)} pictures of {as_line(workloads[run.episode].name)}: {os.path.relpath(folder / run.film)}")
     return folder / run.film
 
 

@@ -58,12 +58,13 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
 ALLOWED: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("seed", "episode", "rollouts"), (SEED,)),
     **dict.fromkeys(
-        ("seeds", "episodes", "processes", "jobs", "validation_workloads", "clusters", "looks"), (COUNT, NULL)
+        ("seeds", "episodes", "processes", "jobs", "validation_workloads", "clusters", "looks", "kills"), (COUNT, NULL)
     ),
+    **dict.fromkeys(("fuzz", "patience"), (NUMBER, NULL)),
     **dict.fromkeys(
         (
             *("frames", "fps", "workloads", "population", "trainer.save_every", "actions_per_minute", "probes"),
-            *("training_episodes", "steps", "hidden"),
+            *("training_episodes", "steps", "hidden", "clients"),
         ),
         (COUNT,),
     ),

@@ -202,9 +202,9 @@ def test_a_setting_that_does_not_exist_is_seen(settings, word, unknown):
     assert is_unknown(word, *settings) == unknown
 
 
-def test_settings_that_pages_name_exist(pages, settings):
+def test_settings_that_pages_name_exist(settings):
     found = {
-        path: {word for word in named_settings(text) if is_unknown(word, *settings)} for path, text in pages.items()
+        path: {word for word in named_settings(text) if is_unknown(word, *settings)} for path, text in PAGES.items()
     }
     del found["CHANGELOG.md"]  # tells of earlier ones
     assert {path: words for path, words in found.items() if words} == {}

@@ -36,7 +36,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from agents import saving
-from agents.on_ray.state import keeping_termination
+from agents.on_ray.connecting import keeping_termination
 from tests.reliability.test_crashes import RUNS, trainer
 
 whole = saving.write_manifest

@@ -127,7 +127,7 @@ class ClusterAdapter(Protocol):
         ...
 
     def claim(self, owner: str) -> None:
-        """ClusterClaim the cluster for a bridge; one that has the claim keeps it, also after it was killed.
+        """Claim the cluster for a bridge; one that has the claim keeps it, also after it was killed.
 
         Raises:
             ClusterTakenError: another bridge has it.

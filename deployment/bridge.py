@@ -221,9 +221,12 @@ class Bridge:
             return None
 
     def _lose(self, run: JobRun, why: str, *, counts: bool) -> None:
-        """Let a job wait again whose segment has ended by itself; give it up after several that got no further.
+        """Return a job to the queue after its segment ended by itself; give it up after `MOST_LOSSES` without progress.
 
-        Those whose node has failed do not count.
+        Args:
+            run: the job.
+            why: for the journal.
+            counts: whether the job may be at fault, which it is not where a node has failed.
         """
         wall, done = self.clock.wall(), run.progress.work_done if run.progress else 0.0
         about = {"job": run.spec.id, "segment": run.segment}

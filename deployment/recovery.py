@@ -1,4 +1,4 @@
-"""What a bridge knows of its jobs after a restart: all that the journal of the one before says of them."""
+"""Restore the records of jobs from the journal of the previous bridge."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

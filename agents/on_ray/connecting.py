@@ -68,7 +68,7 @@ def try_to_connect(address: str) -> None:
 
 @contextmanager
 def loopback_only(wanted: bool) -> Iterator[None]:
-    """Let a Ray that is started take the loopback address, so that its servers bind to it alone.
+    """Bind the servers of a Ray that is started in this block to the loopback address.
 
     Ray replaces `_node_ip_address="127.0.0.1"` by the machine's address, except where it supports no clusters, as on
     macOS. This constant says so.

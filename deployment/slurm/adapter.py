@@ -57,7 +57,7 @@ class SlurmAdapter:
         return self._environment.get("SLURM_USER_NAME") or pwd.getpwuid(os.getuid()).pw_name
 
     def claim(self, owner: str) -> None:
-        """ClusterClaim the cluster by a task that is held and so never runs; of several claims the oldest counts.
+        """Claim the cluster by a task that is held and so never runs; of several claims the oldest counts.
 
         Users and other machines see it too, and it stays where a bridge is killed.
         """

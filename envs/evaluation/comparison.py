@@ -223,12 +223,12 @@ class Comparison:
 
     @property
     def remarks(self) -> list[str]:
-        """What the marks beside names of schedulers mean, one line each; see `remark`."""
+        """Explanations of the marks beside names of schedulers, one line each; see `remark`."""
         found = {remark for name in self.runs if (remark := self.remark(name))}
         return [f"Marked {mark}: {text}." for mark, text in sorted(found)]
 
     def remark(self, scheduler: str) -> Remark | None:
-        """Return what is to be said of a scheduler's figures if they were recorded earlier."""
+        """Return the remark on a scheduler's recorded figures; None if there is none."""
         first = self.runs[scheduler][0]
         return first.remark if isinstance(first, EpisodeFigures) else None
 

@@ -28,7 +28,7 @@ OF_RHO = ("mean_fairness", "worst_fairness", "jain_index")  # fields of `Summary
 
 
 class Remark(NamedTuple):
-    """What is to be said of figures that were recorded earlier."""
+    """A note on figures that were recorded earlier."""
 
     mark: str  # one character, which stands beside the scheduler's name
     text: str

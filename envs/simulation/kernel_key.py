@@ -1,4 +1,4 @@
-"""What a compiled function depends on, as a key: equal keys mean equal machine code, wherever the sources lie.
+"""Keys of compiled functions: equal keys mean equal machine code, in whichever folder the sources are.
 
 Numba compiles a function together with all functions that it calls, and compiles in the values of the globals that they
 read. The key covers their bytecode, options, defaults and globals, the types of the arguments, the compiler, the

@@ -289,8 +289,9 @@ def worlds_until(minutes: float, seed: int, tally: Tally | None = None) -> Tally
         raise ChoiceError(f"minutes is {minutes!r}; it must be a positive number, such as minutes=10")
     tally, tenth = tally or Tally(), 1
     while tally.cpu_seconds < 60.0 * minutes:
-        with end_if_hanging(seed + tally.worlds):
-            play_world(draw_world(seed + tally.worlds), tally)
+        number = seed + tally.worlds
+        with end_if_hanging(f"world {number}, which python scripts/soak.py seed={number} plays"):
+            play_world(draw_world(number), tally)
         if tally.cpu_seconds >= 6.0 * minutes * tenth:
             if tenth == 1:
                 tally.memory_before = memory()
@@ -300,14 +301,14 @@ def worlds_until(minutes: float, seed: int, tally: Tally | None = None) -> Tally
 
 
 @contextmanager
-def end_if_hanging(seed: int, limit: Seconds = LONGEST) -> Iterator[None]:
-    """End the process, and name the world, if what is done here takes longer than a limit, in real time.
+def end_if_hanging(what: str, limit: Seconds = LONGEST) -> Iterator[None]:
+    """End the process, and say what hangs, if what is done here takes longer than a limit, in real time.
 
     Compiled code cannot be interrupted, but it lets other threads run.
     """
 
     def end() -> None:
-        print(f"world {seed} has not ended within {limit:g} s: python scripts/soak.py seed={seed} plays it", flush=True)
+        print(f"no end within {limit:g} s: {what}", flush=True)
         os._exit(1)
 
     watch = threading.Timer(limit, end)

@@ -72,7 +72,7 @@ class MemoryManager:
         ]
 
     def tasks(self) -> Sequence[TaskStatus]:
-        """Let time pass for the tasks and return those that run."""
+        """Advance the tasks to the present time and return those that run."""
         for name, (note, folder, began, before) in list(self._tasks.items()):
             throughput = SAMPLES_PER_SECOND * sum(note.gpus.values())
             work, done = self._specs[note.job].work, before + throughput * (self.time - began)
@@ -169,7 +169,7 @@ class WrongDecisions:
 
 
 def fuzz_decisions(inputs: int, seed: int) -> FuzzCount:
-    """Let bridges play jobs under decisions of which half are changed; each must be carried out or refused as a whole.
+    """Play jobs under decisions of which half are changed; check that each is carried out or refused as a whole.
 
     Args:
         inputs: decisions.

@@ -1,14 +1,11 @@
 """The counts of one fuzz, and the check of a single input."""
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from envs.types import MurmurationError, Seconds
+from envs.types import MurmurationError
 from launch.errors import RunFailedError
-
-HANG: Seconds = 1800.0  # of real time, in which each input must be answered; the first ones wait for compilation
+from launch.soaking import end_if_hanging
 
 
 @dataclass
@@ -28,7 +25,7 @@ class FuzzCount:
     refused: int = 0
 
     def check(self, seed: int, read: Callable[[], object], *, changed: bool = True) -> None:
-        """Read one input and count how it ended.
+        """Read one input and count how it ended. The process ends if that takes half an hour.
 
         Args:
             seed: from which the input is drawn again.
@@ -36,12 +33,12 @@ class FuzzCount:
             changed: whether it differs from an honest one.
 
         Raises:
-            RunFailedError: it ended in another error, in an error of several lines, or not in time.
+            RunFailedError: it ended in another error, or in an error of several lines.
         """
         self.inputs += 1
         self.changed += changed
         try:
-            with in_time(f"{self.name}: input {seed}"):
+            with end_if_hanging(f"{self.name}: input {seed}"):
                 read()
         except MurmurationError as error:
             self.refused += 1
@@ -57,23 +54,3 @@ class FuzzCount:
     def __str__(self) -> str:
         counts = f"{self.inputs:,} inputs, {self.changed:,} of them changed"
         return f"{self.name}: {counts}: {self.refused:,} refused in one line"
-
-
-@contextmanager
-def in_time(what: str) -> Iterator[None]:
-    """Raise an error in the main thread if a block takes longer than `HANG`.
-
-    Raises:
-        RunFailedError: it does.
-    """
-
-    def end(number: int, frame: object) -> None:
-        raise RunFailedError(f"{what}: no end within {HANG:g} s")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, HANG)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)

@@ -19,7 +19,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from envs.simulation.kernel_key import UnknownError, find_key, has_changed
+from envs.simulation.kernel_key import UnknownError, find_functions, find_key, has_changed, is_inlined
 from envs.types import MurmurationError
 
 VARIABLE = "MURMURATION_CACHE"  # the environment variable that names the folder
@@ -28,6 +28,7 @@ UNUSED_SECONDS, MOST_BYTES = 30 * 24 * 3600.0, 2**31  # what the folder keeps; o
 _dumps: Any = dumps  # untyped
 _normalize: Any = sigutils.normalize_signature
 _NoCache: Any = NullCache
+_changed: set[Any] = set()  # functions of this process that were compiled with other globals than their keys name
 
 
 @cache
@@ -78,8 +79,6 @@ class KernelCache(_NoCache):  # type: ignore[misc]  # a class without types
         compiled: numba's dispatcher.
     """
 
-    saving = True  # of all functions, see `save_overload`
-
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
 
@@ -103,13 +102,15 @@ class KernelCache(_NoCache):  # type: ignore[misc]  # a class without types
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep code, if the folder can be written.
 
-        Nothing is kept once a global has changed after its function's key was found: what calls this function now has
-        code in it that its own key does not name.
+        Not if a global has changed after its function's key was found: neither this function nor any that calls it,
+        which then has code in it that its own key does not name.
         """
-        if has_changed(self._compiled):
-            KernelCache.saving = False
         path = self._find_path(sig, data.codegen)
-        if path is None or not KernelCache.saving or data.library.has_dynamic_globals:
+        if path is None or data.library.has_dynamic_globals:
+            return
+        functions = find_functions(self._compiled)
+        _changed.update(each for each in functions if (each is self._compiled or is_inlined(each)) and has_changed(each))
+        if not _changed.isdisjoint(functions):
             return
         _remove_unused(path.parent)
         with suppress(OSError), tempfile.NamedTemporaryFile(dir=path.parent, suffix=SUFFIX, delete=False) as file:

@@ -48,7 +48,9 @@ def find_key(compiled: Any, signature: Any, processor: tuple[str, ...]) -> str:
     """
     given, result = _normalize(signature)
     of_types = [_type_text(each) for each in (*given, result)]
-    lines = [_compiler_text(), repr(processor), *_function_texts(compiled), *of_types]
+    texts = find_functions(compiled)
+    of_functions = texts.pop(compiled), *sorted(texts.values())
+    lines = [_compiler_text(), repr(processor), *of_functions, *of_types]
     return sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -57,8 +59,17 @@ def has_changed(compiled: Any) -> bool:
     return compiled in _texts and _texts[compiled] != _read(compiled)
 
 
-def _function_texts(compiled: Any) -> list[str]:
-    """The texts of a function and of all that it calls, itself first, then the others sorted."""
+def is_inlined(compiled: Any) -> bool:
+    """Whether a function is copied into its callers, and so compiled with them alone."""
+    return bool(getattr(compiled, "targetoptions", {}).get("inline") == "always")
+
+
+def find_functions(compiled: Any) -> dict[Any, str]:
+    """The texts of a function and of all that it calls, itself first.
+
+    Raises:
+        UnknownError: see `find_key`.
+    """
     texts: dict[Any, str] = {}
     waiting = [compiled]
     while waiting:
@@ -68,7 +79,7 @@ def _function_texts(compiled: Any) -> list[str]:
                 _texts[function] = _read(function)
             texts[function], called = _texts[function]
             waiting.extend(called)
-    return [texts.pop(compiled), *sorted(texts.values())]
+    return texts
 
 
 def _read(compiled: Any) -> tuple[str, tuple[Any, ...]]:

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import os
 import random
 import re
@@ -59,7 +60,7 @@ case $n in
     *75) echo '{{"errors": [{{"error": "Unable to contact slurm controller"}}], "jobs": []}}';;
     *95) printf '\\377\\000';;
     *5) exit 1;;
-    *) exec {squeue} "$@";;
+    *) date +%s > {folder}/began; {squeue} "$@" && echo $(cat {folder}/began) $(date +%s) >> {folder}/looks;;
 esac
 """
 
@@ -77,13 +78,23 @@ def submit(testbed, rng, seconds):
         subprocess.run(again, env=testbed.environment, capture_output=True)
 
 
-def gpu_jobs(testbed):
-    """Return the ids of all jobs with GPUs that have waited or run for several looks; Slurm keeps them for an hour."""
+def gpu_jobs(testbed, looks):
+    """Return the ids of all jobs with GPUs that were there during three looks; Slurm keeps them for an hour.
+
+    One such look may fail later on, when it asks for the nodes, and the last one may be interrupted.
+    """
     text = subprocess.run(["squeue", "--json", "--states=all"], env=testbed.environment, capture_output=True).stdout
     jobs = json.loads(text.decode(errors="replace"))["jobs"]
     fields = ("tres_per_job", "tres_per_node", "tres_per_task")
-    long = [job for job in jobs if not 0 < job["end_time"] <= job["submit_time"] + 4.0 * INTERVAL + 1.0]
-    return {str(job["job_id"]) for job in long if any(job[field] for field in fields)}
+    times = [tuple(map(int, line.split())) for line in looks.read_text().splitlines()]  # Slurm's are whole seconds, too
+    wanted = set()
+    for job in jobs:
+        since = job["start_time" if job["array_job_id"] else "submit_time"]  # a task leaves its array when it starts
+        until = job["end_time"] or math.inf
+        during = sum(since < began and ended < until for began, ended in times)
+        if during >= 3 and any(job[field] for field in fields):
+            wanted.add(str(job["job_id"]))
+    return wanted
 
 
 def ask_slurm(testbed, *words):
@@ -100,13 +111,15 @@ def test_a_shadow_outlives_hostile_jobs_and_a_slurm_that_fails_and_sees_every_jo
     words += ["cluster.groups=[{gpu_type:V100,num_nodes:3,num_gpus:4,cpu_cores:64,memory:20}]"]
     words += [f"hydra.run.dir={tmp_path / 'run'}"]
     path = f"{tmp_path}:{os.environ['PATH']}"
-    out, rng, seconds = tmp_path / "out.txt", random.Random(64), 6.0 + 6.0 * INTERVAL
+    out, looks, rng, seconds = tmp_path / "out.txt", tmp_path / "looks", random.Random(64), 6.0 + 6.0 * INTERVAL
     with out.open("wb") as file:
         shadow = subprocess.Popen(
             words, cwd=ROOT, env={**testbed.environment, "PATH": path}, stdout=file, stderr=subprocess.STDOUT
         )
     try:
         wait_for(lambda: b"watching" in out.read_bytes() or shadow.poll() is not None)
+        ask_slurm(testbed, "sbatch", "--gres=gpu:1", "--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 5")
+        wait_for(lambda: shadow.poll() is not None or looks.exists() and looks.read_text().count("\n") > 2)  # compiled
         submissions = round(30.0 * MINUTES / INTERVAL)
         for number in range(submissions):
             assert shadow.poll() is None, out.read_text()
@@ -121,7 +134,7 @@ def test_a_shadow_outlives_hostile_jobs_and_a_slurm_that_fails_and_sees_every_jo
                 time.sleep(3.0 * INTERVAL)
                 testbed.start_control()
         time.sleep(4.0 * INTERVAL)
-        wanted = gpu_jobs(testbed)
+        wanted = gpu_jobs(testbed, looks)
         shadow.send_signal(signal.SIGINT)
         shadow.wait(60)
     finally:
@@ -136,6 +149,7 @@ def test_a_shadow_outlives_hostile_jobs_and_a_slurm_that_fails_and_sees_every_jo
     )
     assert "Traceback" not in said
     assert all(line.isprintable() for line in said.splitlines())
+    assert wanted
     assert wanted <= seen | left_out
     assert len(seen) > 5
     assert re.search(r"\d+ rounds, .*, [1-9]\d* looks failed", said.splitlines()[-1])

@@ -8,9 +8,9 @@ from pathlib import Path
 import numba
 import pytest
 
-from envs.simulation.jit import COMPILES
-from envs.simulation.kernel_cache import KernelCache, find_kernel_folder
-from envs.simulation.kernel_key import _function_texts, find_key, has_changed
+from envs.simulation.jit import COMPILES, jit
+from envs.simulation.kernel_cache import find_kernel_folder
+from envs.simulation.kernel_key import find_functions, find_key, has_changed
 
 pytestmark = pytest.mark.skipif(not COMPILES, reason="nothing is compiled")
 
@@ -100,7 +100,6 @@ NO_CHANGES = {
 def version(tmp_path, monkeypatch):
     """Writes the small package, with one edit, into a new folder; returns its top module."""
     monkeypatch.setenv("MURMURATION_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(KernelCache, "saving", True)
     find_kernel_folder.cache_clear()
 
     def write(name="", before="", after=""):
@@ -142,15 +141,23 @@ def test_other_edits_keep_the_key_in_another_folder_too(version, what):
     assert key_of(version()) == key_of(version(*NO_CHANGES[what]))
 
 
-def test_a_global_that_was_replaced_after_the_key_was_found_keeps_code_from_the_cache(version, monkeypatch, tmp_path):
-    module = version()
+def double(number):
+    return 2 * number
+
+
+@pytest.mark.parametrize("callee", ["leaf", "inlined"])
+def test_a_global_that_was_replaced_after_the_key_was_found_keeps_its_callers_from_the_cache(
+    version, monkeypatch, tmp_path, callee
+):
+    module = version("lowest.py", "leaf", callee)
     key_of(module)
     lowest = sys.modules["lowest"]
     monkeypatch.setattr(lowest, "FACTOR", 30)
     assert has_changed(lowest.scaled)
     assert module.total(*module.arguments()) == 1310.0
-    assert not KernelCache.saving
     assert list((tmp_path / "cache").iterdir()) == []
+    assert jit(double)(4) == 8
+    assert [file.stem.partition("-")[0] for file in (tmp_path / "cache").iterdir()] == ["double"]
 
 
 def test_every_kernel_of_the_project_has_a_key_that_names_no_place():
@@ -159,6 +166,6 @@ def test_every_kernel_of_the_project_has_a_key_that_names_no_place():
         if "from envs.simulation.jit import" in path.read_text():
             name = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
             kernels |= {each for each in vars(importlib.import_module(name)).values() if hasattr(each, "py_func")}
-    texts = [text for kernel in kernels for text in _function_texts(kernel)]
+    texts = [text for kernel in kernels for text in find_functions(kernel).values()]
     assert len(kernels) > 400
     assert not [text for text in texts if " at 0x" in text or "/envs/" in text]

@@ -109,7 +109,8 @@ class KernelCache(_NoCache):  # type: ignore[misc]  # a class without types
         if path is None or data.library.has_dynamic_globals:
             return
         functions = find_functions(self._compiled)
-        _changed.update(each for each in functions if (each is self._compiled or is_inlined(each)) and has_changed(each))
+        read = [self._compiled, *filter(is_inlined, functions)]
+        _changed.update(filter(has_changed, read))
         if not _changed.isdisjoint(functions):
             return
         _remove_unused(path.parent)

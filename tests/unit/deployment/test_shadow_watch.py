@@ -119,7 +119,8 @@ def test_a_shadow_outlives_hostile_jobs_and_a_slurm_that_fails_and_sees_every_jo
     try:
         wait_for(lambda: b"watching" in out.read_bytes() or shadow.poll() is not None)
         ask_slurm(testbed, "sbatch", "--gres=gpu:1", "--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 5")
-        wait_for(lambda: shadow.poll() is not None or looks.exists() and looks.read_text().count("\n") > 2)  # compiled
+        compiled = lambda: looks.exists() and looks.read_text().count("\n") > 2  # noqa: E731
+        wait_for(lambda: shadow.poll() is not None or compiled())
         submissions = round(30.0 * MINUTES / INTERVAL)
         for number in range(submissions):
             assert shadow.poll() is None, out.read_text()

@@ -11,6 +11,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
+LEFT_OUT = ROOT / "scripts" / "papers"  # scripts/reproduce.py says that it needs a clone
 # Of each folder, the files that belong into a wheel. Records of results (baselines/records) are left out.
 COPIED = {
     **dict.fromkeys(
@@ -35,6 +36,8 @@ class NestedBuild(build_py):
             return
         for folder, patterns in COPIED.items():
             for path in sorted(path for pattern in patterns for path in (ROOT / folder).glob(pattern)):
+                if LEFT_OUT in path.parents:
+                    continue
                 target = Path(self.build_lib, "murmuration", "clone", path.relative_to(ROOT))
                 target.parent.mkdir(parents=True, exist_ok=True)
                 copyfile(path, target)

@@ -10,20 +10,23 @@ print(compare(["srtf", "starling"], task, episodes=2))
 The command line has the same: `murmuration compare task=shared-16 workload.load=0.8 scheduler=[srtf,starling]`.
 
 An import of this package alone loads nothing and leaves `sys.path` as it is. The first use of one of its names puts the
-packages `envs`, `agents` and `baselines` first on the path, so that they can be imported then, too.
+packages `envs`, `agents` and `baselines` first on the path, so that they can be imported then, too. They have a second
+name each, such as `murmuration.envs`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from murmuration.home import open_home
+from murmuration.aliases import add_aliases
+from murmuration.home import open_home, warn_of_hidden_packages
 
 if TYPE_CHECKING:
-    from launch.library import LibraryTask, TrainedPolicy, compare, load, make_task, train
+    from murmuration.library import LibraryTask, TrainedPolicy, compare, load, make_task, train
 
 __all__ = ["LibraryTask", "TrainedPolicy", "__version__", "compare", "load", "main", "make_task", "train"]
 
 __version__: str
+add_aliases()
 
 
 def main() -> None:
@@ -41,5 +44,6 @@ def __getattr__(name: str) -> object:
         return import_module("importlib.metadata").version("murmuration")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn_of_hidden_packages()
     open_home()
-    return getattr(import_module("launch.library"), name)
+    return getattr(import_module("murmuration.library"), name)

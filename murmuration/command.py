@@ -40,10 +40,10 @@ def _run() -> None:
     name, rest = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     commands = find_commands()
     if name in ("-h", "--help"):
-        print(describe_commands(commands))  # noqa: T201  a command's output
+        print(describe_commands(commands))
         return
     if name == "--version":
-        print(murmuration.__version__)  # noqa: T201
+        print(murmuration.__version__)
         return
     if name not in commands:
         near = difflib.get_close_matches(name, commands, n=1)
@@ -58,5 +58,5 @@ def _run() -> None:
 
 
 def _stop(message: str) -> None:
-    print(message, file=sys.stderr)  # noqa: T201
+    print(message, file=sys.stderr)
     sys.exit(2)

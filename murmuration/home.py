@@ -5,7 +5,10 @@ laid out as in the repository. So other packages with these names, such as that 
 files.
 """
 
+import os
 import sys
+import warnings
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -13,19 +16,14 @@ HERE = Path(__file__).resolve().parent
 IN_WHEEL = (HERE / "clone").is_dir()
 ROOT = HERE / "clone" if IN_WHEEL else HERE.parent
 SCRIPTS = ROOT / "scripts"
-PACKAGES = (
-    "envs",
-    "agents",
-    "baselines",
-    "deployment",
-    "launch",
-    "benchmarks",
-    "experiments",
-)  # names of the project on sys.path
+LIBRARY = ("envs", "agents", "baselines", "deployment")
+PACKAGES = (*LIBRARY, "launch", "benchmarks", "experiments")  # names of the project on sys.path
 
 
 def open_home() -> None:
     """Put the project's folders first on `sys.path`, so that its packages are found whatever else has their names.
+
+    The working directory comes last: it may hold the user's classes.
 
     Raises:
         ImportError: one of these names is already another package in this process.
@@ -42,6 +40,29 @@ def open_home() -> None:
         if folder in sys.path:
             sys.path.remove(folder)
         sys.path.insert(0, folder)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    # Matrices are small, and threads of NumPy's and SciPy's OpenBLAS spin before they sleep: 0.2 CPU-s per start.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+@cache
+def warn_of_hidden_packages() -> None:
+    """Warn once of packages beside the user's program that a later `import` would not find: ours have their names.
+
+    Those that are installed do not count, as few processes import them.
+    """
+    beside = [Path(place or os.getcwd()).resolve() for place in sys.path if "site-packages" not in place]
+    for name in LIBRARY:
+        for folder in beside:
+            there = folder / name
+            if not folder.is_relative_to(ROOT) and (there.with_suffix(".py").is_file() or any(there.glob("*.py"))):
+                warnings.warn(
+                    f"murmuration: `import {name}` finds Murmuration's package from now on, and not {there}; "
+                    f"rename yours, or use Murmuration in a process of its own",
+                    stacklevel=3,
+                )
+                break
 
 
 def find_origin(module: ModuleType) -> Path | None:

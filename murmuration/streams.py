@@ -43,7 +43,7 @@ def leave_if_lost(raised: BaseException | None = None) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(lost, BrokenPipeError):
         sys.exit(1)
-    print(f"error: standard output cannot be written ({lost.strerror})", file=sys.stderr)  # noqa: T201
+    print(f"error: standard output cannot be written ({lost.strerror})", file=sys.stderr)
     sys.exit(2)
 
 

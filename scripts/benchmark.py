@@ -18,8 +18,8 @@ from benchmarks.plot import plot_scaling
 from benchmarks.report import Report, print_report, write_page
 from benchmarks.suite import build_suite, record_failures, select_parts
 from benchmarks.timing import describe_machine
-from launch.describe import describe_benchmark
-from launch.descriptions import BenchmarkRun
+from murmuration.config.describe import describe_benchmark
+from murmuration.config.descriptions import BenchmarkRun
 
 
 @command("benchmark", describe_benchmark, schedulers="all")

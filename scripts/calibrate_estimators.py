@@ -6,7 +6,7 @@ python scripts/calibrate_estimators.py task=profile-64 episodes=2
 
 from pathlib import Path
 
-from launch import build_inputs, command
+from launch import command
 
 # isort: split
 from envs.evaluation.files import write_frame
@@ -14,10 +14,11 @@ from envs.scheduling import ThroughputEstimator
 from experiments.estimators.calibration import calibrate, summarise_calibration
 from experiments.estimators.held_out import held_out_jobs
 from experiments.estimators.plot import plot_calibration
-from launch.building import build_object
-from launch.describe_estimates import describe_calibration
-from launch.descriptions import CalibrationRun
-from launch.runs import print_frame
+from murmuration.config.building import build_object
+from murmuration.config.describe_estimates import describe_calibration
+from murmuration.config.descriptions import CalibrationRun
+from murmuration.config.inputs import build_inputs
+from murmuration.runs.comparing import print_frame
 
 
 @command("calibrate_estimators", describe_calibration)

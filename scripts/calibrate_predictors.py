@@ -6,7 +6,7 @@ python scripts/calibrate_predictors.py task=users-64 episodes=2 predictors=[grou
 
 from pathlib import Path
 
-from launch import build_inputs, command
+from launch import command
 
 # isort: split
 from dataclasses import replace
@@ -15,10 +15,11 @@ from envs.evaluation.files import write_frame
 from envs.scheduling import WorkPredictor
 from envs.simulation import check_unseen, train_predictor
 from experiments.predictors.scores import score_predictors, summarise_scores
-from launch.building import build_object
-from launch.describe_estimates import describe_prediction
-from launch.descriptions import PredictionRun
-from launch.runs import print_frame
+from murmuration.config.building import build_object
+from murmuration.config.describe_estimates import describe_prediction
+from murmuration.config.descriptions import PredictionRun
+from murmuration.config.inputs import build_inputs
+from murmuration.runs.comparing import print_frame
 
 
 @command("calibrate_predictors", describe_prediction)

@@ -8,9 +8,9 @@ python scripts/compare.py scheduler=all +own._target_=my_module.MyScheduler
 from pathlib import Path
 
 from launch import command
-from launch.describe import describe_comparison
-from launch.descriptions import ComparisonRun
-from launch.runs import compare_and_report
+from murmuration.config.describe import describe_comparison
+from murmuration.config.descriptions import ComparisonRun
+from murmuration.runs.comparing import compare_and_report
 
 
 @command("compare", describe_comparison, schedulers="all")

@@ -7,12 +7,12 @@ MURMURATION_CACHE=/opt/kernels python scripts/compile.py   # for an image: the f
 import argparse
 import time
 
-import launch  # noqa: F401  the project's packages come first
+import launch  # noqa: F401  the project's packages are found
 
 # isort: split
 from envs.simulation.kernel_cache import find_kernel_folder
-from launch.compiling import compile_all
-from launch.errors import one_line_errors
+from murmuration.config.errors import one_line_errors
+from murmuration.runs.compiling import compile_all
 
 
 def main() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from launch import command
-from launch.describe import describe_curves
-from launch.descriptions import CurvesRun
+from murmuration.config.describe import describe_curves
+from murmuration.config.descriptions import CurvesRun
 
 
 @command("curves", describe_curves)
 def main(run: CurvesRun, folder: Path) -> None:
     """Read the runs, print a row for each method and task, and write curves.csv and curves.png."""
-    from launch.curves import compare_runs
+    from murmuration.runs.curves import compare_runs
 
     compare_runs(run, folder)
 

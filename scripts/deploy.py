@@ -12,9 +12,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from launch import command
-from launch.deploying import deploy_run
-from launch.describe import describe_deployment
-from launch.descriptions import DeploymentRun
+from murmuration.config.describe import describe_deployment
+from murmuration.config.descriptions import DeploymentRun
+from murmuration.runs.deploying import deploy_run
 
 
 @command("deploy", describe_deployment, schedulers="fifo")

@@ -11,9 +11,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from launch import command
-from launch.describe import describe_evaluation
-from launch.descriptions import EvaluationRun, Repetition
-from launch.repeat import repeat_run
+from murmuration.config.describe import describe_evaluation
+from murmuration.config.descriptions import EvaluationRun, Repetition
+from murmuration.runs.repeat import repeat_run
 
 
 @command("evaluate", describe_evaluation, schedulers="fast")
@@ -23,7 +23,7 @@ def main(run: EvaluationRun | Repetition, folder: Path) -> None:
         repeat_run(run, folder)
         return
 
-    from launch.policies import evaluate_policy
+    from murmuration.runs.policies import evaluate_policy
 
     evaluate_policy(run, folder)
 

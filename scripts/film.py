@@ -10,9 +10,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from launch import command
-from launch.describe import describe_film
-from launch.descriptions import FilmRun
-from launch.films import film_run
+from murmuration.config.describe import describe_film
+from murmuration.config.descriptions import FilmRun
+from murmuration.runs.films import film_run
 
 
 @command("film", describe_film, schedulers="starling")

@@ -7,15 +7,15 @@ python scripts/interface.py task=full-64 scheduler=starling env.rules.changes=re
 
 from pathlib import Path
 
-from launch import build_inputs, build_schedulers, command
+from launch import command
 
 # isort: split
 from agents.interface import measure_interface
-from launch.building import build_object
-from launch.describe import describe_interface
-from launch.descriptions import InterfaceRun
-from launch.inputs import find_workloads
-from launch.interface import print_interface
+from murmuration.config.building import build_object
+from murmuration.config.describe import describe_interface
+from murmuration.config.descriptions import InterfaceRun
+from murmuration.config.inputs import build_inputs, build_schedulers, find_workloads
+from murmuration.runs.interface import print_interface
 
 
 @command("interface", describe_interface, schedulers="all")

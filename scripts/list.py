@@ -6,12 +6,15 @@ python scripts/list.py scheduler cluster --config-dir my_configs
 
 import argparse
 
+import launch  # noqa: F401  the project's packages are found
+
+# isort: split
 from rich.table import Table
 
 from envs.evaluation.texts import wide_console
 from envs.performance.zoo import zoo
-from launch.choices import LISTED_GROUPS, describe_groups, option_of
-from launch.errors import one_line_errors
+from murmuration.config.choices import LISTED_GROUPS, describe_groups, option_of
+from murmuration.config.errors import one_line_errors
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ from launch import command
 # isort: split
 
 from experiments.performance.reproduction import Reproduction
-from launch.building import build_object
-from launch.describe import describe_reproduction
-from launch.descriptions import ReproductionRun
-from launch.runs import print_frame
+from murmuration.config.building import build_object
+from murmuration.config.describe import describe_reproduction
+from murmuration.config.descriptions import ReproductionRun
+from murmuration.runs.comparing import print_frame
 
 
 @command("reproduce", describe_reproduction)

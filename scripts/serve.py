@@ -10,9 +10,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from launch import command
-from launch.describe import describe_service
-from launch.descriptions import ServiceRun
-from launch.services import serve_run
+from murmuration.config.describe import describe_service
+from murmuration.config.descriptions import ServiceRun
+from murmuration.runs.services import serve_run
 
 
 @command("serve", describe_service, schedulers="starling")

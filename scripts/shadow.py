@@ -10,9 +10,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from launch import command
-from launch.describe import describe_shadow
-from launch.descriptions import ShadowRun
-from launch.watching import watch_cluster
+from murmuration.config.describe import describe_shadow
+from murmuration.config.descriptions import ShadowRun
+from murmuration.runs.watching import watch_cluster
 
 
 @command("shadow", describe_shadow, schedulers="starling")

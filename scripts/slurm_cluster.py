@@ -8,8 +8,11 @@ python scripts/slurm_cluster.py up --nodes 3 --gpus 4 --folder /tmp/my_cluster
 import argparse
 from pathlib import Path
 
+import launch  # noqa: F401  the project's packages are found
+
+# isort: split
 from deployment.slurm.testbed import start_testbed, stop_testbed, why_no_testbed
-from launch.errors import one_line_errors
+from murmuration.config.errors import one_line_errors
 
 FOLDER = Path("runs/slurm_cluster")
 

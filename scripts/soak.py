@@ -14,11 +14,11 @@ from launch import command
 
 # isort: split
 from envs.evaluation.files import write_whole
-from launch.describe import describe_soak
-from launch.descriptions import SoakRun
-from launch.fuzzing.all import fuzz_all
-from launch.killing import survive_kills
-from launch.soaking import Tally, check_flat, long_episode, worlds_until
+from murmuration.config.describe import describe_soak
+from murmuration.config.descriptions import SoakRun
+from murmuration.soak.fuzzing.all import fuzz_all
+from murmuration.soak.kills import survive_kills
+from murmuration.soak.worlds import Tally, check_flat, long_episode, worlds_until
 
 
 @command("soak", describe_soak)

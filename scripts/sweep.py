@@ -6,7 +6,7 @@ python scripts/sweep.py workload=philly scheduler=[starling,optimus,srtf] loads=
 
 from pathlib import Path
 
-from launch import build_inputs, build_schedulers, command
+from launch import command
 
 # isort: split
 from envs.evaluation.files import file_part, write_figure, write_frame, write_whole
@@ -14,11 +14,11 @@ from envs.evaluation.report import DOTS_PER_INCH
 from envs.evaluation.sweep import sweep
 from envs.evaluation.sweep_plot import jct_by_load
 from envs.evaluation.table import unit_for
-from launch.describe import describe_sweep
-from launch.descriptions import SweepRun
-from launch.inputs import find_workloads
-from launch.runs import print_frame, refuse_failures
-from launch.spreading import find_spread
+from murmuration.config.describe import describe_sweep
+from murmuration.config.descriptions import SweepRun
+from murmuration.config.inputs import build_inputs, build_schedulers, find_workloads
+from murmuration.runs.comparing import print_frame, refuse_failures
+from murmuration.runs.spreading import find_spread
 
 
 @command("sweep", describe_sweep, schedulers="all")

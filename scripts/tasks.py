@@ -10,12 +10,13 @@ python scripts/tasks.py --tables runs/compare/*    # put tables of whole, unmodi
 import argparse
 from pathlib import Path
 
-from launch import ROOT
+import launch  # noqa: F401  the project's packages are found
 
 # isort: split
 from envs.evaluation.files import write_whole
-from launch.errors import one_line_errors
-from launch.task_pages import (
+from murmuration.config.errors import one_line_errors
+from murmuration.home import ROOT
+from murmuration.records.task_pages import (
     TASKS,
     check_task,
     collect_tables,

@@ -12,9 +12,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from launch import command
-from launch.describe import describe_training
-from launch.descriptions import TrainingRun
-from launch.runs import resumable
+from murmuration.config.describe import describe_training
+from murmuration.config.descriptions import TrainingRun
+from murmuration.runs.comparing import resumable
 
 
 @command("train", describe_training, schedulers="fast")
@@ -22,7 +22,7 @@ def main(run: TrainingRun, folder: Path) -> Path:
     """Train; if `evaluate` is true, compare the best checkpoint with the baselines; return the run's folder."""
     folder = run.resumed or folder
 
-    from launch.seeds import train_and_evaluate
+    from murmuration.runs.seeds import train_and_evaluate
 
     with resumable(folder, len(run.seeds)):
         train_and_evaluate(run, folder)

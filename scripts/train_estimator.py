@@ -6,7 +6,7 @@ python scripts/train_estimator.py task=profile-24 steps=2000 hidden=16
 
 from pathlib import Path
 
-from launch import build_inputs, command
+from launch import command
 
 # isort: split
 import numpy as np
@@ -16,10 +16,11 @@ from envs.scheduling import ThroughputEstimator
 from experiments.estimators.calibration import calibrate, summarise_calibration
 from experiments.estimators.held_out import held_out_jobs
 from experiments.estimators.training import train_curves
-from launch.building import build_object
-from launch.describe_estimates import describe_estimator
-from launch.descriptions import EstimatorRun
-from launch.runs import print_frame
+from murmuration.config.building import build_object
+from murmuration.config.describe_estimates import describe_estimator
+from murmuration.config.descriptions import EstimatorRun
+from murmuration.config.inputs import build_inputs
+from murmuration.runs.comparing import print_frame
 
 
 @command("train_estimator", describe_estimator)

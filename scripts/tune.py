@@ -13,9 +13,9 @@ from launch import command
 # isort: split
 from envs.evaluation.files import write_whole
 from envs.evaluation.tuning import improvement, search
-from launch.describe import describe_tuning
-from launch.descriptions import TuningRun
-from launch.tuning import build_factory, build_parameters, build_score, print_verdict, show_search
+from murmuration.config.describe import describe_tuning
+from murmuration.config.descriptions import TuningRun
+from murmuration.runs.tuning import build_factory, build_parameters, build_score, print_verdict, show_search
 
 
 @command("tune", describe_tuning)

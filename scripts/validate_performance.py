@@ -16,9 +16,9 @@ from experiments.performance.plot import plot_protocols
 from experiments.performance.predictions import summarise_errors, validate_performance
 from experiments.performance.report import describe_model
 from experiments.performance.sharing import validate_pairs
-from launch.describe import describe_validation
-from launch.descriptions import ValidationRun
-from launch.runs import print_frame
+from murmuration.config.describe import describe_validation
+from murmuration.config.descriptions import ValidationRun
+from murmuration.runs.comparing import print_frame
 
 
 @command("validate_performance", describe_validation)

@@ -74,7 +74,7 @@ def interrupts_as_before() -> Iterator[None]:
     """Undo what an interrupted script does: it ignores further interrupts, and so would processes of later tests."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     yield
-    signal.setitimer(signal.ITIMER_REAL, 0.0)  # see launch.errors.interrupt_on_termination
+    signal.setitimer(signal.ITIMER_REAL, 0.0)  # see murmuration.config.errors.interrupt_on_termination
     for each, handler in before.items():
         signal.signal(each, handler)
 

@@ -13,7 +13,7 @@ class LostCallError(MurmurationError):
 
 
 class Spread(Protocol):
-    """Calls a function many times, wherever there is room. `scripts/launch` has one for Ray."""
+    """Calls a function many times, wherever there is room. `murmuration.runs.spreading` has one for Ray."""
 
     def __call__(
         self, function: Callable[..., _Result], shared: Sequence[Any], calls: Sequence[Sequence[Any]]

@@ -23,8 +23,8 @@ from benchmarks.timing import cpu_seconds
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
 from envs.simulation.market import BidArrays, Changes, Market
 from envs.simulation.world import World
-from launch.describe import describe_further
-from launch.inputs import build_inputs
+from murmuration.config.describe import describe_further
+from murmuration.config.inputs import build_inputs
 
 Answer = TypeVar("Answer")
 

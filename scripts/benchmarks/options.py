@@ -27,8 +27,8 @@ from envs.options import OptionBatch, OptionRules
 from envs.options.reference import ReferenceOptions
 from envs.simulation.reference import reference_at
 from envs.simulation.state import State
-from launch.describe import describe_further
-from launch.inputs import build_inputs
+from murmuration.config.describe import describe_further
+from murmuration.config.inputs import build_inputs
 
 SCORER, TRAINED, ATTENTION = "scorer", "trained scorer", "attention"
 NETWORKS = {

@@ -7,8 +7,8 @@ from benchmarks.report import Report
 from benchmarks.suite import SIZES, Suite
 from benchmarks.timing import cpu_seconds
 from envs.simulation import Simulator, run_episode
-from launch import build_inputs, build_schedulers
-from launch.describe import compose_comparison
+from murmuration.config.describe import compose_comparison
+from murmuration.config.inputs import build_inputs, build_schedulers
 
 # Experiment with the simulator's own input and rules, file, scheduler, simulator, and its CPU seconds.
 INPUTS = (

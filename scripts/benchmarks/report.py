@@ -10,7 +10,7 @@ import pandas as pd
 
 from envs.evaluation.files import write_whole
 from envs.types import MurmurationError
-from launch.runs import print_frame
+from murmuration.runs.comparing import print_frame
 
 MET = {True: "yes", False: "no", None: ""}
 

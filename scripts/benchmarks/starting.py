@@ -8,17 +8,18 @@ import tempfile
 
 from benchmarks.report import Report
 from benchmarks.suite import Suite
-from launch import ROOT
+from murmuration.home import ROOT
 
 MOST_FIRST, MOST_LATER, MOST_HELP = 20.0, 1.0, 1.0  # seconds
 HELP = f"""import runpy, sys
 sys.argv[1:] = ["--help"]
 runpy.run_path({str(ROOT / "scripts" / "compare.py")!r}, run_name="__main__")
 """
-COMMANDS = "import launch, launch.describe, launch.runs"  # what a comparison imports before it reads its options
+# What a comparison imports before it reads its options.
+COMMANDS = "import launch, murmuration.config.describe, murmuration.runs.comparing"
 HASH = """import launch
-from launch.describe import compose_comparison
-from launch.inputs import build_inputs, find_hash
+from murmuration.config.describe import compose_comparison
+from murmuration.config.inputs import build_inputs, find_hash
 problem = compose_comparison(['task=full-64']).problem
 find_hash(problem, build_inputs(problem), problem.task)
 """

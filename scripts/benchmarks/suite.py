@@ -9,10 +9,10 @@ from benchmarks.report import Report
 from benchmarks.worlds import Size
 from envs.scheduling import Scheduler
 from envs.types import MurmurationError, did_you_mean
-from launch.building import build_object
-from launch.descriptions import BenchmarkRun
-from launch.errors import ChoiceError
-from launch.inputs import build_schedulers
+from murmuration.config.building import build_object
+from murmuration.config.descriptions import BenchmarkRun
+from murmuration.config.errors import ChoiceError
+from murmuration.config.inputs import build_schedulers
 
 SIZES = (Size(8, 160), Size(64, 1000), Size(1000, 16000), Size(12500, 100000))
 # Parts by name, as module and function. A module is imported when it is chosen, since some need torch and ray.

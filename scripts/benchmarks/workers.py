@@ -16,7 +16,7 @@ from envs.evaluation.playing import play_elsewhere
 from envs.performance import default_model
 from envs.simulation import Setup
 from envs.workloads import SyntheticSource
-from launch.spreading import spread_over_ray
+from murmuration.runs.spreading import spread_over_ray
 
 EPISODES = 16  # of a comparison, for each worker
 GROUPS = 4  # of training episodes, for each worker

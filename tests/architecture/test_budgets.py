@@ -102,8 +102,8 @@ def test_a_long_method_within_a_function_is_seen():
         ("envs/a.py", 501, False),
         ("scripts/a.py", 59, True),
         ("scripts/a.py", 60, False),
-        ("scripts/launch/a.py", 500, True),
-        ("scripts/launch/a.py", 501, False),
+        ("murmuration/config/a.py", 500, True),
+        ("murmuration/config/a.py", 501, False),
     ],
 )
 def test_a_long_file_is_seen(path, lines, kept):

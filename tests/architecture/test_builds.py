@@ -11,9 +11,9 @@ CONF = ROOT / "conf"
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from envs.scheduling import Scheduler  # noqa: E402
-from launch.building import build_object  # noqa: E402
-from launch.choices import list_choices  # noqa: E402
-from launch.describe import as_component  # noqa: E402
+from murmuration.config.building import build_object  # noqa: E402
+from murmuration.config.choices import list_choices  # noqa: E402
+from murmuration.config.describe import as_component  # noqa: E402
 
 BUILT_BARE = (
     *("agent", "cluster", "contention", "env", "failures", "market", "performance", "reconfiguration"),

@@ -13,9 +13,9 @@ from hydra import compose
 from hydra.errors import ConfigCompositionException
 from hydra.utils import get_object
 
-from launch.arguments import parse_overrides, split_words, translate_overrides
-from launch.choices import open_configs, search_in
-from launch.errors import ChoiceError
+from murmuration.config.arguments import parse_overrides, split_words, translate_overrides
+from murmuration.config.choices import open_configs, search_in
+from murmuration.config.errors import ChoiceError
 from tests.architecture.test_recipes import FILE
 
 COMMAND = re.compile(r"(?:\.venv/bin/python|\bpython|\$PY) scripts/(?P<script>\w+)\.py(?P<words>(?:\\\n|[^\n`#|&])*)")
@@ -109,7 +109,7 @@ def bases():
         return found[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("launch.arguments.compose", compose_once)
+        patch.setattr("murmuration.config.arguments.compose", compose_once)
         yield found
 
 

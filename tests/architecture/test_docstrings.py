@@ -112,7 +112,7 @@ def test_a_missing_docstring_is_seen(source, found):
 
 def with_examples(trees: dict[str, ast.Module]) -> list[str]:
     """Paths of the files of packages and scripts whose docstrings have examples, but not of scripts themselves."""
-    places = (*PACKAGES, "scripts/launch/", "scripts/benchmarks/", "scripts/documentation/")
+    places = (*PACKAGES, "murmuration/", "scripts/benchmarks/", "scripts/documentation/")
     parser = doctest.DocTestParser()
     definitions = (Definition, ast.Module)
     return [

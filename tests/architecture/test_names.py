@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-PRODUCT = ("envs/", "baselines/", "agents/", "deployment/", "scripts/")
+PRODUCT = ("envs/", "baselines/", "agents/", "deployment/", "murmuration/", "scripts/")
 RECIPES = "scripts/recipes/"
 
 # Public names that several modules may define, and why.
@@ -48,7 +48,7 @@ ALLOWED_IN_FILE = {
     ("envs/simulation/kernels.py", "kind"): "the kind of an event",
     ("envs/simulation/log.py", "kind"): "the kind of an event",
     ("envs/simulation/reference/log.py", "kind"): "the kind of an event",
-    ("scripts/launch/fuzzing/readers.py", "batch_host"): "the field of squeue --json",
+    ("murmuration/soak/fuzzing/readers.py", "batch_host"): "the field of squeue --json",
     ("tests/conformance/audit.py", "kind"): "the kind of an event",
     ("tests/unit/deployment/test_slurm.py", "batch_host"): "the field of squeue --json",
     ("tests/unit/metrics/fabricated.py", "kind"): "the kind of an event",

@@ -7,8 +7,8 @@ import types
 import pytest
 
 from envs.evaluation.table import all_columns
-from launch.describe import compose_comparison
-from launch.runs import play_comparison
+from murmuration.config.describe import compose_comparison
+from murmuration.runs.comparing import play_comparison
 from tests.architecture.test_commands import commands
 
 # A command of its own block, and the table that follows it before the next command.

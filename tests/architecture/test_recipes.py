@@ -30,7 +30,7 @@ from envs.options import OptionSpec
 from envs.performance import default_model
 from envs.scheduling import Scheduler
 from envs.types import Configuration, JobFacts, KnownCurves, PerformanceError, ThroughputSamples
-from launch.building import Component, build_object
+from murmuration.config.building import Component, build_object
 from tests.unit.agents.test_evolution_training import Quiet, problem_of, trainer
 
 FILE = re.compile(r"`(?P<path>[\w/]+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(?P<text>.*?)```", re.DOTALL)

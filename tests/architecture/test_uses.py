@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-PRODUCT = ("envs/", "baselines/", "agents/", "deployment/", "scripts/")
+PRODUCT = ("envs/", "baselines/", "agents/", "deployment/", "murmuration/", "scripts/")
 EXPORTS = ("__all__", "_HOMES")
 WORD = re.compile(r"[A-Za-z_]\w*")
 

@@ -14,7 +14,7 @@ EXEMPT = (
     "envs/episodes/film.py",
     "scripts/documentation/",
     "deployment/jobs.py",
-    "scripts/launch/fuzzing/",
+    "murmuration/soak/fuzzing/",
 )
 
 

@@ -30,7 +30,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Simulator, plays_compiled, run_episode
 from envs.simulation.overriding import ACCESS, IGNORED, find_definer, find_override
 from envs.types import MurmurationError
-from launch.arguments import ORACLE_SCHEDULERS
+from murmuration.config.arguments import ORACLE_SCHEDULERS
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.conformance.test_schedulers import CONF, SCHEDULERS, build
 from tests.conformance.test_starling_market import zoo_world

@@ -15,7 +15,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import JobSpec, MurmurationError
 from envs.workloads import Workload
-from launch.arguments import ORACLE_SCHEDULERS
+from murmuration.config.arguments import ORACLE_SCHEDULERS
 from tests.conformance.audit import check_run
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 

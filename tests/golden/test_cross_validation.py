@@ -9,8 +9,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from envs.simulation import RunResult, Simulator, run_episode
-from launch import build_inputs, build_schedulers
-from launch.describe import describe_problem, describe_schedulers
+from murmuration.config.describe import describe_problem, describe_schedulers
+from murmuration.config.inputs import build_inputs, build_schedulers
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("xval_*.yaml"))

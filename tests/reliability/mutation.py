@@ -23,8 +23,8 @@ TARGETS: tuple[str, ...] = (
     "hydra.utils.instantiate",
     "",
 )
-TARGETS += ("runpy.run_path", "envs.simulation.Scenario.__init__", "launch.maifs.improvements", "subprocess.Popen")
-TARGETS += ("experiments.sampling_matching.report.jct_gap", "launch.commands.os.system", "..", "a" * 5000)
+TARGETS += ("runpy.run_path", "envs.simulation.Scenario.__init__", "papers.maifs.improvements", "subprocess.Popen")
+TARGETS += ("papers.sampling_matching.report.jct_gap", "murmuration.runs.commands.os.system", "..", "a" * 5000)
 REFERENCES = (
     "${oc.env:HOME}",
     "x${oc.env:HOME}y",

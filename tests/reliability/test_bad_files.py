@@ -36,8 +36,8 @@ from envs.workloads.readers import (
     SwfTrace,
     TiresiasTrace,
 )
-from launch.building import Component, build_object
-from launch.describe import as_component
+from murmuration.config.building import Component, build_object
+from murmuration.config.describe import as_component
 from tests.reliability.test_bad_input import CELLS, VALUES, mutated, one_line, places, read_or_refuse
 
 CLUSTER = ClusterSpec(tuple(NodeSpec("V100", 8, 24, 500) for _ in range(4)), "four")

@@ -15,8 +15,8 @@ from envs.simulation.scenario import Failures
 from envs.types import ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from envs.workloads.readers import CsvTrace, ItpTrace, MuriTrace, PhillyTrace, SwfTrace, TiresiasTrace
-from launch.building import Component, build_object
-from launch.describe import as_component
+from murmuration.config.building import Component, build_object
+from murmuration.config.describe import as_component
 from tests.unit.simulation.bench import Bench
 from tests.unit.simulation.plays import cluster_of, jobs_of
 
@@ -101,7 +101,7 @@ def build_or_refuse(name, content):
 
 def one_line(error):
     """Check that an error is the user's, in one line of moderate length."""
-    from launch.errors import explain_error
+    from murmuration.config.errors import explain_error
 
     said = explain_error(error)
     if said is None:

@@ -33,9 +33,9 @@ from envs.performance import IdealModel
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Setup
 from envs.types import MurmurationError
-from launch import spreading
-from launch.commands import find_address, share_modules
-from launch.spreading import find_spread, join, joined_cluster, spread_over_ray
+from murmuration.runs import spreading
+from murmuration.runs.commands import find_address, share_modules
+from murmuration.runs.spreading import find_spread, join, joined_cluster, spread_over_ray
 from tests.conformance.test_training import Told, trainer, weights_of
 from tests.golden.playground import jobs, two_nodes
 from tests.reliability.faulty import Deadly, Faulty, Fragile, Leaving, Opaque

@@ -20,9 +20,9 @@ from agents import saving
 from agents.on_ray.connecting import keeping_termination
 from agents.saving import SavedStates
 from envs.types import CheckpointError
-from launch.errors import interrupt_on_termination, one_line_errors
-from launch.records import Recorded, TaskRecords
-from launch.runs import resumable, saying_what_is_kept
+from murmuration.config.errors import interrupt_on_termination, one_line_errors
+from murmuration.records.recorded import Recorded, TaskRecords
+from murmuration.runs.comparing import resumable, saying_what_is_kept
 from tests.conformance.test_training import SETTINGS, Told, equal, trainer, weights_of
 from tests.unit.agents.curves import scalars
 from tests.unit.agents.worlds import QUICK_PPO, small_world
@@ -239,7 +239,7 @@ def test_a_termination_is_an_interrupt_in_every_command(tmp_path, capsys):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_that_a_library_clears_is_raised_again(number, monkeypatch, capsys):
-    monkeypatch.setattr("launch.errors.AGAIN", 0.05)
+    monkeypatch.setattr("murmuration.config.errors.AGAIN", 0.05)
 
     def go_on():
         with suppress(KeyboardInterrupt):  # as NumPy does
@@ -267,7 +267,7 @@ def test_numpy_clears_an_interrupt_while_it_looks_for_attributes():
 
 
 def test_an_interrupt_on_its_way_out_is_not_disturbed(monkeypatch):
-    monkeypatch.setattr("launch.errors.AGAIN", 0.02)
+    monkeypatch.setattr("murmuration.config.errors.AGAIN", 0.02)
     cleaned = []
 
     @contextmanager

@@ -16,7 +16,7 @@ from envs.episodes.film import write_film
 from envs.evaluation.archive import write_member
 from envs.evaluation.files import whole_file, write_figure, write_frame, write_whole
 from envs.evaluation.report import write_report
-from launch.errors import explain_error
+from murmuration.config.errors import explain_error
 from tests.unit.evaluation.test_report import comparison
 
 __all__ = ["comparison"]  # a fixture
@@ -24,7 +24,7 @@ NOISE = np.random.default_rng(0).integers(0, 256, (20_000,))
 
 
 def film(path):
-    """Write a film as `launch.films` does."""
+    """Write a film as `murmuration.runs.films` does."""
     with whole_file(path) as part:
         write_film([np.resize(NOISE, (64, 64, 3)).astype(np.uint8)] * 3, part, 10)
 

@@ -4,9 +4,9 @@ import pytest
 
 from deployment.jobs import PROGRESS
 from deployment.mirror import Mirror
-from launch.errors import RunFailedError
-from launch.fuzzing import bridge
-from launch.fuzzing.bridge import fuzz_decisions, fuzz_reports
+from murmuration.config.errors import RunFailedError
+from murmuration.soak.fuzzing import bridge
+from murmuration.soak.fuzzing.bridge import fuzz_decisions, fuzz_reports
 
 
 def test_changed_decisions_are_carried_out_or_refused_as_a_whole():

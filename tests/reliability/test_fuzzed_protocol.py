@@ -4,9 +4,9 @@ import pytest
 
 from deployment.mirror import Mirror
 from envs.types import Placement
-from launch.errors import RunFailedError
-from launch.fuzzing import protocol
-from launch.fuzzing.protocol import fuzz_protocol
+from murmuration.config.errors import RunFailedError
+from murmuration.soak.fuzzing import protocol
+from murmuration.soak.fuzzing.protocol import fuzz_protocol
 
 
 def test_changed_messages_are_refused_in_one_line_and_no_order_is_illegal():

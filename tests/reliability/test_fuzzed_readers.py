@@ -3,9 +3,9 @@
 import pytest
 
 from deployment.slurm.parsing import read_tasks
-from launch.errors import RunFailedError
-from launch.fuzzing import readers
-from launch.fuzzing.readers import fuzz_readers
+from murmuration.config.errors import RunFailedError
+from murmuration.soak.fuzzing import readers
+from murmuration.soak.fuzzing.readers import fuzz_readers
 
 
 def test_changed_inputs_of_the_bridges_readers_are_read_or_refused_in_one_line():

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from launch.arguments import hydra_arguments
-from launch.building import Component, build_object
-from launch.choices import CONF
-from launch.descriptions import ProblemSpec
-from launch.inputs import build_inputs
+from murmuration.config.arguments import hydra_arguments
+from murmuration.config.building import Component, build_object
+from murmuration.config.choices import CONF
+from murmuration.config.descriptions import ProblemSpec
+from murmuration.config.inputs import build_inputs
 
 COMMANDS = sorted(path.stem for path in CONF.glob("*.yaml"))
 VALUES = (
@@ -70,8 +70,8 @@ def attempt(tmp_path, monkeypatch, capsys):
         reached.append(run)
         return folder, ""
 
-    monkeypatch.setattr("launch.commands.run_task", stop)
-    monkeypatch.setattr("launch.provenance.describe_clone", lambda folder: None)
+    monkeypatch.setattr("murmuration.runs.commands.run_task", stop)
+    monkeypatch.setattr("murmuration.config.provenance.describe_clone", lambda folder: None)
     monkeypatch.chdir(tmp_path)
 
     def main(command, option):

@@ -14,7 +14,7 @@ from envs.evaluation import compare_schedulers
 from envs.evaluation.failure import LONGEST
 from envs.simulation import Scenario, Setup
 from envs.types import AllocationError, ExecutionPlan, MurmurationError, Placement
-from launch.errors import one_line_errors
+from murmuration.config.errors import one_line_errors
 from tests.unit.simulation.bench import Bench
 from tests.unit.simulation.plays import cluster_of, jobs_of
 

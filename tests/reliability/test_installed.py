@@ -15,7 +15,8 @@ import murmuration
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = ("envs", "agents", "baselines", "deployment", "scripts", "conf", "checkpoints")
-CACHES = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc", "records")
+PAPERS = REPOSITORY / "scripts" / "papers"
+CACHES = shutil.ignore_patterns("__pycache__", "*.zip")
 OUTSIDE = """
 import sys
 from pathlib import Path
@@ -24,6 +25,11 @@ import murmuration
 assert sys.path == before, "an import alone changes the path"
 from murmuration import compare, load, make_task
 import agents, baselines, deployment, envs
+import murmuration.baselines, murmuration.envs.simulation as named_twice
+from murmuration.agents import goal
+
+assert (murmuration.envs, murmuration.agents, murmuration.baselines) == (envs, agents, baselines)
+assert named_twice is envs.simulation and named_twice.__spec__.name == "envs.simulation" and goal is agents.goal
 
 home = Path(murmuration.__file__).parent / "clone"
 for package in (envs, agents, baselines, deployment):
@@ -42,7 +48,7 @@ def clone(tmp_path_factory):
     copy = tmp_path_factory.mktemp("wheel") / "clone"
     for name in (*FOLDERS, "murmuration"):
         shutil.copytree(REPOSITORY / name, copy / name, ignore=CACHES)
-    (copy / "baselines" / "records").mkdir()
+    (copy / "baselines" / "records").mkdir(exist_ok=True)
     (copy / "baselines" / "records" / "own.zip").touch()
     (copy / "checkpoints" / "own").mkdir(exist_ok=True)
     (copy / "checkpoints" / "own" / "policy.json").touch()
@@ -86,7 +92,7 @@ def site(wheel, tmp_path_factory):
 def run_outside(site, folder, *words):
     """Run Python in a folder that has a package `envs` of its own."""
     (folder / "envs").mkdir(exist_ok=True)
-    (folder / "envs" / "__init__.py").touch()
+    (folder / "envs" / "__init__.py").write_text("mine = True\n")
     environment = {**os.environ, "PYTHONPATH": str(site), "NUMBA_DISABLE_JIT": "1"}
     return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
 
@@ -95,10 +101,14 @@ def test_the_wheel_has_everything_in_one_package(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in name}
     assert {name.partition("/")[0] for name in names} == {"murmuration"}
     nested = {name.removeprefix("murmuration/clone/") for name in names if name.startswith("murmuration/clone/")}
-    assert [name for name in nested if "records/" in name or name.endswith(".zip") or "__pycache__" in name] == []
+    assert [name for name in nested if name.startswith("scripts/papers")] == []
+    assert [
+        name for name in nested if "baselines/records/" in name or name.endswith(".zip") or "__pycache__" in name
+    ] == []
     for folder in FOLDERS[:-1]:
         patterns = ("**/*.py", "**/*.yaml", "**/tables/*", "**/static/*", "py.typed")
         ours = {path for pattern in patterns for path in (REPOSITORY / folder).glob(pattern) if path.is_file()}
+        ours -= {path for path in ours if PAPERS in path.parents}
         assert {path.relative_to(REPOSITORY).as_posix() for path in ours} <= nested
         assert ours
     shipped = {line[2:].strip("/") for line in (REPOSITORY / ".gitignore").read_text().splitlines() if line[:1] == "!"}
@@ -115,7 +125,7 @@ def test_a_source_distribution_builds_the_same_wheel(clone, wheel):
     nested = [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("murmuration/clone/")]
     assert {name.removeprefix("murmuration/clone/") for name in nested} - packed == set()
     assert {"setup.py", "murmuration/home.py"} <= packed
-    assert not any("records/" in name for name in packed)
+    assert not any("baselines/records/" in name for name in packed)
 
 
 def test_the_wheel_compares_outside_the_clone_beside_packages_of_the_same_names(site, tmp_path):
@@ -135,6 +145,26 @@ def test_another_package_that_is_loaded_already_is_named_in_one_line(site, tmp_p
     last = done.stderr.strip().splitlines()[-1]
     assert f"the package agents is already loaded from {site / 'agents' / '__init__.py'}" in last
     assert "use Murmuration first, or in a process of its own" in last
+
+
+def test_a_package_of_the_user_that_is_hidden_from_now_on_is_named_in_one_line(site, tmp_path):
+    done = run_outside(
+        site, tmp_path, "-c", "from murmuration import compare; import envs; print(hasattr(envs, 'mine'))"
+    )
+    assert (done.returncode, done.stdout) == (0, "False\n")
+    (said,) = [line for line in done.stderr.splitlines() if "`import envs`" in line]
+    assert (
+        f"Warning: murmuration: `import envs` finds Murmuration's package from now on, and not {tmp_path / 'envs'}; rename yours"
+        in said
+    )
+
+
+def test_reproductions_of_papers_need_a_clone(site, tmp_path):
+    done = run_outside(site, tmp_path, "-m", "murmuration", "reproduce")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: tables of papers are no part of the installed package; run this in a clone of the project\n"
+    )
 
 
 def test_gymnasium_and_pettingzoo_have_the_ids_once_the_module_is_named(site, tmp_path):

@@ -21,17 +21,17 @@ from agents.policies.description import DESCRIPTION
 from agents.policies.options.checkpoint import OptionCheckpoint
 from envs.options import OptionRules, OptionSpec
 from envs.types import as_line
-from launch.arguments import compose_options
-from launch.building import build_object, import_target
-from launch.choices import CONF
-from launch.describe import as_component, describe_problem, describe_schedulers
-from launch.errors import RunFailedError, explain_error
-from launch.inputs import build_inputs, build_schedulers
-from launch.policies import build_market, load_policy
-from launch.provenance import PROVENANCE, SAVED, changed_since, read_provenance, resolve_config
-from launch.recall import find_again, recall_setup, recall_whole
-from launch.registry import project_targets, registered
-from launch.repeat import report_differences
+from murmuration.config.arguments import compose_options
+from murmuration.config.building import build_object, import_target
+from murmuration.config.choices import CONF
+from murmuration.config.describe import as_component, describe_problem, describe_schedulers
+from murmuration.config.errors import RunFailedError, explain_error
+from murmuration.config.inputs import build_inputs, build_schedulers
+from murmuration.config.provenance import PROVENANCE, SAVED, changed_since, read_provenance, resolve_config
+from murmuration.config.recall import find_again, recall_setup, recall_whole
+from murmuration.config.registry import project_targets, registered
+from murmuration.runs.policies import build_market, load_policy
+from murmuration.runs.repeat import report_differences
 from tests.reliability.mutation import CANARY, MARK, Guard, as_yaml, mutate, mutate_text, plant
 
 NUM_RUNS, NUM_POLICIES, NUM_FIGURES = 1300, 1200, 400

@@ -16,7 +16,7 @@ from agents.on_ray.connecting import DIED, try_to_connect
 from agents.on_ray.pieces import TrainingOnRay
 from agents.on_ray.state import start_ray
 from envs.types import MurmurationError
-from launch.spreading import join
+from murmuration.runs.spreading import join
 from tests.unit.agents.test_evolution_training import setup_of
 from tests.unit.agents.worlds import QUICK_PPO, small_world
 
@@ -25,7 +25,7 @@ RUN_LOCALLY = """
 import os, signal, time
 from contextlib import suppress
 from pathlib import Path
-from launch.spreading import join
+from murmuration.runs.spreading import join
 
 def below(pid):
     for task in Path(f"/proc/{pid}/task").iterdir():

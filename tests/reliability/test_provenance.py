@@ -15,10 +15,10 @@ from envs.evaluation.files import file_hash
 from envs.performance import IdealModel
 from envs.workloads import TraceSource
 from envs.workloads.readers import SwfTrace
-from launch.errors import ChoiceError
-from launch.provenance import changed_since, describe_clone, requirement_name, trace_hashes
-from launch.recall import read_resumes, recall_parts
-from launch.repeat import leaves, report_differences
+from murmuration.config.errors import ChoiceError
+from murmuration.config.provenance import changed_since, describe_clone, requirement_name, trace_hashes
+from murmuration.config.recall import read_resumes, recall_parts
+from murmuration.runs.repeat import leaves, report_differences
 from tests.golden.playground import two_nodes
 from tests.unit.launch.test_scripts import SMALL
 from tests.unit.scripts.test_training_scripts import TINY
@@ -104,7 +104,7 @@ def test_a_strangers_run_is_repeated_with_classes_of_the_registry_only(start, co
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe{", None])
 def test_a_damaged_folder_is_one_line(start, compared, capsys, damaged, content, monkeypatch):
     """The comparison itself is left out: only what is read from the folder matters."""
-    monkeypatch.setattr("launch.repeat.compare_and_report", lambda *_: None)
+    monkeypatch.setattr("murmuration.runs.repeat.compare_and_report", lambda *_: None)
     (compared / damaged).unlink() if content is None else (compared / damaged).write_bytes(content)
     code, _, err, _ = start(capsys, "evaluate", f"run={compared}")
     assert code in (1, 2)

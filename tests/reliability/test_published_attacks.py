@@ -12,15 +12,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.policies import BiddingCheckpoint
 from envs.types import CheckpointError
-from launch.arguments import compose_options
-from launch.choices import CONF, open_configs
-from launch.describe import describe_comparison
-from launch.errors import ChoiceError
-from launch.plain import read_configuration, read_unfilled
-from launch.policies import seed_folders
-from launch.provenance import PROVENANCE, SAVED, hash_config, resolve_config
-from launch.recall import find_again
-from launch.registry import check_recalled, project_targets
+from murmuration.config.arguments import compose_options
+from murmuration.config.choices import CONF, open_configs
+from murmuration.config.describe import describe_comparison
+from murmuration.config.errors import ChoiceError
+from murmuration.config.plain import read_configuration, read_unfilled
+from murmuration.config.provenance import PROVENANCE, SAVED, hash_config, resolve_config
+from murmuration.config.recall import find_again
+from murmuration.config.registry import check_recalled, project_targets
+from murmuration.runs.policies import seed_folders
 from tests.reliability.mutation import TASKS, as_yaml
 from tests.unit.launch.test_scripts import SMALL
 from tests.unit.launch.test_scripts import run as run_script
@@ -138,8 +138,8 @@ def test_what_a_command_line_decides_is_not_recalled(script, run, monkeypatch, k
         seen.append(cfg)
         return describe_comparison(cfg)
 
-    monkeypatch.setattr("launch.describe.describe_comparison", describe)
-    monkeypatch.setattr("launch.repeat.compare_and_report", lambda *_: None)
+    monkeypatch.setattr("murmuration.config.describe.describe_comparison", describe)
+    monkeypatch.setattr("murmuration.runs.repeat.compare_and_report", lambda *_: None)
     change(run, **{key: ["stranger.Net"]}, record=True, results="/nowhere")
     code, err = script("evaluate", f"run={run}")
     assert (code, len(err)) == (2, 1)  # it has no figures
@@ -215,7 +215,7 @@ def test_a_value_that_would_be_a_reference_when_it_is_read_again_is_refused(scri
 
 
 def test_the_reference_of_earlier_versions_is_read_and_others_are_refused(script, run, monkeypatch):
-    monkeypatch.setattr("launch.repeat.compare_and_report", lambda *_: None)
+    monkeypatch.setattr("murmuration.runs.repeat.compare_and_report", lambda *_: None)
     reward = {"_target_": "envs.episodes.TeamReward", "jct": "${oc.select:task.objective.jct,1.0}"}
     reward["makespan"] = "${oc.select:task.objective.makespan,0.0}"
     env = {"_target_": "envs.options.OptionSettings", "reward": reward}

@@ -14,9 +14,9 @@ import pytest
 from envs.evaluation.audit import Audit
 from envs.simulation import run_episode
 from envs.types import ImpossibleResultError
-from launch import soaking
-from launch.errors import ChoiceError, RunFailedError
-from launch.soaking import (
+from murmuration.config.errors import ChoiceError, RunFailedError
+from murmuration.soak import worlds as soaking
+from murmuration.soak.worlds import (
     Tally,
     TamperedSimulator,
     check_flat,
@@ -78,7 +78,7 @@ def test_a_soak_that_is_interrupted_keeps_its_counts(tmp_path):
 
 
 def test_a_world_that_does_not_end_is_named_and_ends_the_soak():
-    code = "import time; from launch.soaking import *\nwith end_if_hanging('world 7', 0.1): time.sleep(1000)"
+    code = "import time; from murmuration.soak.worlds import *\nwith end_if_hanging('world 7', 0.1): time.sleep(1000)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(soaking.__file__).parents[1], capture_output=True, text=True, check=False
     )

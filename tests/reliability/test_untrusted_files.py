@@ -19,12 +19,12 @@ from agents.policies.options.checkpoint import OptionCheckpoint
 from envs.bidding import BiddingRules
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError
-from launch.building import Component, build_object
-from launch.choices import CONF
-from launch.describe import describe_problem
-from launch.errors import ChoiceError
-from launch.inputs import build_inputs
-from launch.registry import check_recalled, named_targets, project_targets, registered
+from murmuration.config.building import Component, build_object
+from murmuration.config.choices import CONF
+from murmuration.config.describe import describe_problem
+from murmuration.config.errors import ChoiceError
+from murmuration.config.inputs import build_inputs
+from murmuration.config.registry import check_recalled, named_targets, project_targets, registered
 
 BLUEPRINT = Blueprint("agents.networks.option_attention.OptionAttention", {"width": 8, "rounds": 1, "heads": 2})
 ORIGIN = Path("run/.hydra/config.yaml")
@@ -105,7 +105,7 @@ def test_other_keys_of_hydra_are_refused(key):
 
 def test_what_does_something_when_it_is_called_is_no_part_of_a_run():
     """Experiments write files into the folder that they are given."""
-    for target in ("launch.maifs.improvements", "experiments.synergy.experiment.mechanisms"):
+    for target in ("papers.maifs.improvements", "papers.synergy.experiment.mechanisms"):
         with pytest.raises(ChoiceError, match="which is no class of this project"):
             check({**GROUPS, "scenario": {"_target_": target, "data": "", "folder": "."}})
 

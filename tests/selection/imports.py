@@ -8,13 +8,13 @@ import grimp
 
 ROOTS = (
     *("envs", "agents", "baselines", "deployment", "murmuration", "tests"),
-    *("launch", "experiments", "benchmarks", "documentation"),  # packages of scripts/
+    *("launch", "experiments", "papers", "benchmarks", "documentation"),  # packages of scripts/
 )
 IMPORT = re.compile(r"^\s*from ([\w.]+) import (?:\(([^)]*)\)|([^\n(]+))", re.MULTILINE)
 
 
 def module_of(path: str) -> str:
-    """The module of a Python file, such as "launch.runs" of "scripts/launch/runs.py"."""
+    """The module of a Python file, such as "murmuration.runs.comparing" of "murmuration/runs/comparing.py"."""
     return path.removeprefix("scripts/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 

@@ -6,11 +6,11 @@ traffic of ZeRO-Offload, the optimizer step, and traffic of tensor and pipeline 
 Sources:
 
 - *Published*: the parts, the seven parameters, the p-norm overlaps, volumes of gradient and tensor traffic, as in the
-  public artifact (`experiments.rubick_model.artifact` keeps the artifact's own form).
+  public artifact (`papers.rubick_model.artifact` keeps the artifact's own form).
 - *Reconstruction* (ours): the forward time as a function of plan and batch (the artifact measures it for every plan);
   the pipeline bubble of one-forward-one-backward schedules; ZeRO's all-gather of updated parameters after the step; the
   bandwidth between nodes as that of the network cards that a job's GPUs use, shared by the tensor ranks of a node. Each
-  is explained in its function below; `experiments.rubick_model` compares the model with 535 measured iterations.
+  is explained in its function below; `papers.rubick_model` compares the model with 535 measured iterations.
 
 Units: milliseconds; sizes in M, that is 2^20 parameters or elements; bandwidths in M bytes per millisecond (1 is
 1.05 GB/s). All arithmetic is over arrays with one element per (plan, placement) point.

@@ -1,7 +1,7 @@
 """Rubick's model as a `PerformanceModel`: throughput with the best execution plan, for seven models on A800 nodes.
 
 Measured: the points on which the figures in `tables/rubick_figures.yaml` are fitted. Modelled: all points between and
-beyond them, up to 64 GPUs; `experiments.rubick_model` computes the error (median and worst over 535 measured points).
+beyond them, up to 64 GPUs; `papers.rubick_model` computes the error (median and worst over 535 measured points).
 Guessed: batch sizes that were not measured, and more than four CPU threads for each GPU.
 """
 

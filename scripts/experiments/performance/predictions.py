@@ -8,7 +8,7 @@ Each protocol returns a frame with the columns of `PREDICTION_COLUMNS`:
 - `elasticflow_errors`: points on one node predict those on several nodes (fit small, predict large).
 - `t4_errors` (`experiments.performance.t4`): six points per model predict the others, on slow links.
 - `scaling_errors`: each GPU type is predicted from the other types.
-- `rubick_errors`: the protocols of `experiments.rubick_model`, without the points of the fits.
+- `rubick_errors`: the protocols of `papers.rubick_model`, without the points of the fits.
 - `contention_errors`: the protocols of `experiments.performance.contention`. The quantity is the law by which the
   factor on the throughput of a job beside another one is predicted.
 - `efficiency_rows`: progress per sample at each batch size from the other batch sizes, of six applications.
@@ -34,8 +34,8 @@ from experiments.performance.contention import (
 from experiments.performance.efficiency import efficiency_errors
 from experiments.performance.forms import Fit, fit_ours
 from experiments.performance.profiles import PREDICTION_COLUMNS, read_elasticflow, read_gavel, rows_to_steps
+from experiments.performance.rubick_protocols import PROTOCOLS, prediction_errors
 from experiments.performance.t4 import FITTED_NODES, t4_errors
-from experiments.rubick_model.protocols import PROTOCOLS, prediction_errors
 
 SEEN_GPUS = 8  # ElasticFlow's points up to this number of GPUs are seen
 DISTRIBUTED = 2  # a Gavel model measured on at least this number of GPUs has scaling to predict

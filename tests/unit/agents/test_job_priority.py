@@ -22,7 +22,7 @@ from envs.options.columns import JOB_REMAINING_TIME, JOB_REQUESTED_GPUS
 from envs.performance import IdealModel
 from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.types import MurmurationError
-from launch.policies import load_policy
+from murmuration.runs.policies import load_policy
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs
 from tests.unit.agents.worlds import small_world
 from tests.unit.options.test_option_training import Quiet

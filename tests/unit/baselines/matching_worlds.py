@@ -7,7 +7,7 @@ import numpy as np
 
 from baselines.sampling_matching.problem import Problem, compute_completion_seconds, objective, problem, ring_overhead
 from envs.types import FloatArray, IntArray, MurmurationError
-from experiments.sampling_matching.clearing import clear_by_assignment
+from papers.sampling_matching.clearing import clear_by_assignment
 
 
 def paper_problem(seed: int, jobs: int, workers: int, *, link_gb_s: float = 12.5, may_idle: bool = False) -> Problem:

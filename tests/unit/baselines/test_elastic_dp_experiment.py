@@ -12,16 +12,16 @@ import yaml
 from baselines.elastic_dp.optimizer import OptimalShares
 from envs.performance import default_model
 from envs.types import MurmurationError
-from experiments.elastic_dp import benchmark as elastic_dp_benchmark
-from experiments.elastic_dp import experiment as elastic_dp_experiment
-from experiments.elastic_dp.benchmark import (
+from papers.elastic_dp import benchmark as elastic_dp_benchmark
+from papers.elastic_dp import experiment as elastic_dp_experiment
+from papers.elastic_dp.benchmark import (
     agrees,
     decision_time,
     optimiser_table,
     small_instance,
     zoo_curves,
 )
-from experiments.elastic_dp.experiment import (
+from papers.elastic_dp.experiment import (
     FIXED,
     PATTERNS,
     Setting,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.types import MurmurationError
-from experiments.sampling_matching.clearing import clear_by_assignment, clear_by_paths, clear_by_prices
+from papers.sampling_matching.clearing import clear_by_assignment, clear_by_paths, clear_by_prices
 
 ALGORITHMS = (clear_by_prices, clear_by_assignment, clear_by_paths)
 

@@ -17,8 +17,8 @@ from baselines.sampling_matching.search import (
     match,
     sampled_matching,
 )
-from experiments.sampling_matching.exact import every_split
-from experiments.sampling_matching.instances import FAST_LINKS, draw
+from papers.sampling_matching.exact import every_split
+from papers.sampling_matching.instances import FAST_LINKS, draw
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem, throughput_slowly
 
 seeds = st.integers(0, 100_000)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from baselines.sampling_matching.problem import compute_completion_seconds, objective, problem
 from baselines.sampling_matching.search import Sampling, best_matching
 from envs.types import MurmurationError
-from experiments.sampling_matching.bounds import cheapest, price_bound, relaxed
-from experiments.sampling_matching.exact import certified_optimum, every_split
+from papers.sampling_matching.bounds import cheapest, price_bound, relaxed
+from papers.sampling_matching.exact import certified_optimum, every_split
 from tests.unit.baselines.matching_worlds import any_problem, best_slowly, paper_problem
 
 seeds = st.integers(0, 100_000)

@@ -11,11 +11,13 @@ from baselines.sampling_matching.problem import problem
 from baselines.sampling_matching.search import Sampling
 from envs.performance import default_model
 from envs.types import Configuration
-from experiments.sampling_matching import experiment as experiment_module
-from experiments.sampling_matching import report
-from experiments.sampling_matching.clearing import ClearedMatching, clear_by_paths
-from experiments.sampling_matching.exact import every_split
-from experiments.sampling_matching.experiment import (
+from murmuration.config.describe import describe_reproduction
+from murmuration.config.errors import ChoiceError
+from papers.sampling_matching import experiment as experiment_module
+from papers.sampling_matching import report
+from papers.sampling_matching.clearing import ClearedMatching, clear_by_paths
+from papers.sampling_matching.exact import every_split
+from papers.sampling_matching.experiment import (
     Experiment,
     by_size,
     certified_rows,
@@ -26,9 +28,7 @@ from experiments.sampling_matching.experiment import (
     slow_table,
     time_table,
 )
-from experiments.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
-from launch.describe import describe_reproduction
-from launch.errors import ChoiceError
+from papers.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 

@@ -16,8 +16,8 @@ from baselines.sampling_matching.search import (
     sampled_matching,
 )
 from envs.simulation import Scenario, Setup, Simulator, run_episode
-from experiments.sampling_matching.bounds import price_bound
-from experiments.sampling_matching.exact import every_split
+from papers.sampling_matching.bounds import price_bound
+from papers.sampling_matching.exact import every_split
 from tests.conformance.audit import check_run
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem

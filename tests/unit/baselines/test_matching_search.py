@@ -22,8 +22,8 @@ from baselines.sampling_matching.search import (
 )
 from envs.metrics import jain_index
 from envs.types import MurmurationError
-from experiments.sampling_matching.exact import every_split
-from experiments.sampling_matching.instances import FAST_LINKS, SLOW_LINKS, draw
+from papers.sampling_matching.exact import every_split
+from papers.sampling_matching.instances import FAST_LINKS, SLOW_LINKS, draw
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem
 
 PAPER_GAP = 0.0204

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.types import PerformanceError
-from experiments.sampling_matching.whole_samples import proportional_shares, step_seconds
+from papers.sampling_matching.whole_samples import proportional_shares, step_seconds
 
 throughputs = st.lists(st.integers(1, 50), min_size=1, max_size=6)
 small_throughputs = st.lists(st.integers(1, 12), min_size=1, max_size=4)

@@ -9,8 +9,8 @@ from envs.performance.rubick.data import MeasuredRun
 from envs.performance.rubick.measured import MeasuredModel
 from envs.types import ExecutionPlan, JobSpec
 from envs.workloads import Workload
-from experiments.rubick.bound import least_makespan, least_need
-from experiments.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
+from papers.rubick.bound import least_makespan, least_need
+from papers.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
 
 # Samples/s of plain replicas: 1, 2, 4 on 1, 2, 4 GPUs; on 8 only 1.6 times that on 4. Offload on 1 GPU: a quarter.
 THROUGHPUTS = {1: 1.0, 2: 2.0, 4: 4.0, 8: 6.4}

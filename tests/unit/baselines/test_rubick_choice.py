@@ -12,10 +12,10 @@ from baselines import Fifo, Rubick
 from envs.performance.rubick.data import MeasuredRun
 from envs.performance.rubick.measured import MeasuredModel
 from envs.types import Configuration, ExecutionPlan, MurmurationError
-from experiments.rubick import choice as rubick_choice
-from experiments.rubick.choice import TRAINING, VALIDATION, choice, explain_choice, scores, times, workloads
-from experiments.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
-from experiments.rubick.workloads import draw_rubick_workload, packed
+from papers.rubick import choice as rubick_choice
+from papers.rubick.choice import TRAINING, VALIDATION, choice, explain_choice, scores, times, workloads
+from papers.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
+from papers.rubick.workloads import draw_rubick_workload, packed
 from tests.unit.baselines.test_rubick_experiment import REGISTRY
 
 

@@ -14,9 +14,9 @@ from envs.performance.rubick.measured import MeasuredModel
 from envs.scheduling import Scheduler
 from envs.types import Configuration, ExecutionPlan, JobSpec, MurmurationError
 from envs.workloads import Workload
-from experiments.rubick import experiment as rubick_experiment
-from experiments.rubick.bound import least_makespan
-from experiments.rubick.experiment import (
+from papers.rubick import experiment as rubick_experiment
+from papers.rubick.bound import least_makespan
+from papers.rubick.experiment import (
     PUBLISHED,
     STRICT,
     WithUserPlans,

@@ -10,8 +10,8 @@ import yaml
 from envs.performance import default_model
 from envs.types import Configuration, MurmurationError
 from envs.workloads.mixes import DOMAINS
-from experiments.synergy import experiment as synergy_experiment
-from experiments.synergy.experiment import (
+from papers.synergy import experiment as synergy_experiment
+from papers.synergy.experiment import (
     RUN_TIMES,
     SPLITS,
     MechanismSetting,

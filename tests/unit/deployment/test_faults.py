@@ -16,7 +16,7 @@ from deployment.mirror import Mirror
 from deployment.slurm.adapter import SlurmAdapter
 from envs.simulation import Setup
 from envs.types import ClusterSpec, JobSpec, NodeSpec
-from launch.deploying import claim_cluster
+from murmuration.runs.deploying import claim_cluster
 from tests.conformance.worlds import Curved
 from tests.unit.deployment.test_jobs import ROOT, wait_for
 

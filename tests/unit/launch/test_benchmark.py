@@ -33,9 +33,9 @@ from benchmarks.timing import OutOfTimeError, cpu_seconds, time_limit
 from benchmarks.worlds import FULL, PLAIN, FifoEpisode, Size, decide_in_rounds, loaded_state
 from envs.simulation import run_episode
 from envs.types import TraceError
-from launch.choices import CONF
-from launch.describe import describe_benchmark
-from launch.errors import ChoiceError
+from murmuration.config.choices import CONF
+from murmuration.config.describe import describe_benchmark
+from murmuration.config.errors import ChoiceError
 
 TINY = Size(8, 40)
 LITTLE = Suite(num_sizes=1, repeats=1, steps=5, decisions=1)

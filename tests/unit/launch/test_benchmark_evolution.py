@@ -13,9 +13,9 @@ from baselines.starling.market import StarlingMarket
 from benchmarks import evolution
 from benchmarks.report import Report
 from benchmarks.suite import Suite
-from launch.choices import CONF
-from launch.describe import describe_further
-from launch.inputs import build_inputs
+from murmuration.config.choices import CONF
+from murmuration.config.describe import describe_further
+from murmuration.config.inputs import build_inputs
 
 
 @pytest.fixture(autouse=True)

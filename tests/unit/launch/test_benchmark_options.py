@@ -8,7 +8,7 @@ from hydra import initialize_config_dir
 from benchmarks import options
 from benchmarks.report import Report
 from benchmarks.suite import Suite
-from launch.choices import CONF
+from murmuration.config.choices import CONF
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ from omegaconf import OmegaConf
 
 from envs.performance import EFFICIENCY_SETTINGS
 from envs.types import ClusterError, ClusterSpec, MurmurationError, NodeSpec
-from launch.building import build_object, import_target
-from launch.choices import CONF, LISTED_GROUPS, describe_config, describe_groups
-from launch.describe import as_component, describe_problem, describe_schedulers
-from launch.errors import ChoiceError, explain_error
-from launch.inputs import build_inputs, build_schedulers
+from murmuration.config.building import build_object, import_target
+from murmuration.config.choices import CONF, LISTED_GROUPS, describe_config, describe_groups
+from murmuration.config.describe import as_component, describe_problem, describe_schedulers
+from murmuration.config.errors import ChoiceError, explain_error
+from murmuration.config.inputs import build_inputs, build_schedulers
 
 HERE = "tests.unit.launch.test_build"
 

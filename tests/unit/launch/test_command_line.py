@@ -6,7 +6,7 @@ import pytest
 from hydra.errors import ConfigCompositionException, OverrideParseException
 
 from envs.types import did_you_mean
-from launch.arguments import (
+from murmuration.config.arguments import (
     NAMED_SCHEDULERS,
     choose_schedulers,
     compose_options,
@@ -16,9 +16,9 @@ from launch.arguments import (
     select_schedulers,
     split_words,
 )
-from launch.building import describe_type, matches_type
-from launch.choices import CONF, list_choices
-from launch.errors import ChoiceError, explain_error, quote_value
+from murmuration.config.building import describe_type, matches_type
+from murmuration.config.choices import CONF, list_choices
+from murmuration.config.errors import ChoiceError, explain_error, quote_value
 
 BUILT = {"schedulers", "workload"}
 

@@ -5,7 +5,7 @@ import sys
 
 from envs.registration import VECTOR_ENVS
 from envs.types import MurmurationError
-from launch import compiling
+from murmuration.runs import compiling
 
 
 def test_each_environment_and_scheduler_plays_a_tiny_episode_and_a_refusal_stops_nothing(monkeypatch, capsys):

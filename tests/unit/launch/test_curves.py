@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 from agents.problems.gain import Gain
 from agents.training import TrainingState
 from envs.types import MurmurationError
-from launch.curves import compare_runs, read_curves
-from launch.describe import describe_curves
-from launch.errors import ChoiceError
+from murmuration.config.describe import describe_curves
+from murmuration.config.errors import ChoiceError
+from murmuration.runs.curves import compare_runs, read_curves
 
 OPTIONS = {"zero": "random", "one": "starling", "passed": "srtf"}
 BASELINES = {"random": {"mean_jct": 110.0}, "srtf": {"mean_jct": 60.0}, "starling": {"mean_jct": 10.0}}

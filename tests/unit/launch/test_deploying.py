@@ -18,7 +18,7 @@ from envs.performance import default_model
 from envs.simulation import Information, Scenario, Setup, Simulator, run_episode, train_predictor
 from envs.types import ClusterSpec, NodeSpec
 from envs.workloads import Habits, SyntheticSource
-from launch.deploying import sleeping
+from murmuration.runs.deploying import sleeping
 
 SCALE = 100.0  # simulated seconds in one of the bridge's
 LATE = 0.001  # of the bridge's seconds from an event to the look

@@ -2,9 +2,9 @@
 
 import pytest
 
-from launch.arguments import NAMED_SCHEDULERS, compose_options, hydra_arguments
-from launch.choices import list_choices, open_configs
-from launch.errors import ChoiceError
+from murmuration.config.arguments import NAMED_SCHEDULERS, compose_options, hydra_arguments
+from murmuration.config.choices import list_choices, open_configs
+from murmuration.config.errors import ChoiceError
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from envs.scheduling import Scheduler
-from launch.building import Component
-from launch.describe import describe_film
-from launch.errors import ChoiceError
-from launch.films import find_actor
+from murmuration.config.building import Component
+from murmuration.config.describe import describe_film
+from murmuration.config.errors import ChoiceError
+from murmuration.runs.films import find_actor
 
 
 def test_another_ending_is_refused_before_the_episode_is_played():

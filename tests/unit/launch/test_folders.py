@@ -6,8 +6,14 @@ from datetime import datetime
 
 import pytest
 
-from launch.commands import config_subfolder, explain_refusal, make_run_folder, refusals_before_start, remove_started
-from launch.errors import ChoiceError
+from murmuration.config.errors import ChoiceError
+from murmuration.runs.commands import (
+    config_subfolder,
+    explain_refusal,
+    make_run_folder,
+    refusals_before_start,
+    remove_started,
+)
 from tests.unit.launch.test_scripts import SMALL, here, run
 
 __all__ = ["here"]  # a fixture
@@ -35,7 +41,7 @@ def test_two_processes_of_one_second_keep_both_results(here, tmp_path, monkeypat
         def now(cls, tz=None):
             return NOW
 
-    monkeypatch.setattr("launch.commands.datetime", Clock)
+    monkeypatch.setattr("murmuration.runs.commands.datetime", Clock)
     for scheduler in ("fifo", "srtf"):
         done = here(*SMALL, f"scheduler={scheduler}")
         assert done.code == 0, done.err

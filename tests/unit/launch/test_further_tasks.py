@@ -3,11 +3,11 @@
 import pytest
 
 from envs.workloads import SyntheticSource
-from launch.arguments import compose_options
-from launch.choices import open_configs
-from launch.describe import describe_further
-from launch.errors import ChoiceError
-from launch.inputs import build_inputs
+from murmuration.config.arguments import compose_options
+from murmuration.config.choices import open_configs
+from murmuration.config.describe import describe_further
+from murmuration.config.errors import ChoiceError
+from murmuration.config.inputs import build_inputs
 
 
 def test_options_behind_the_name_modify_the_task():

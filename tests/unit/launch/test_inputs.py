@@ -9,7 +9,7 @@ from envs.simulation import Information, Scenario, Setup
 from envs.types import TraceError
 from envs.workloads import SyntheticSource, TraceSource
 from envs.workloads.readers import CsvTrace
-from launch.inputs import RunInputs, find_workloads
+from murmuration.config.inputs import RunInputs, find_workloads
 from tests.golden.playground import two_nodes
 
 COLUMNS = {name: name for name in ("submit_time", "duration", "num_gpus")}

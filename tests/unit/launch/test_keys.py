@@ -3,12 +3,12 @@
 import pytest
 from omegaconf import OmegaConf
 
-from launch.arguments import compose_options, hydra_arguments
-from launch.choices import CONF
-from launch.describe import describe_problem, describe_schedulers
-from launch.errors import ChoiceError
-from launch.inputs import build_inputs
-from launch.plain import read_configuration
+from murmuration.config.arguments import compose_options, hydra_arguments
+from murmuration.config.choices import CONF
+from murmuration.config.describe import describe_problem, describe_schedulers
+from murmuration.config.errors import ChoiceError
+from murmuration.config.inputs import build_inputs
+from murmuration.config.plain import read_configuration
 from tests.unit.launch.test_scripts import SMALL, here
 
 __all__ = ["here"]  # a fixture

@@ -10,9 +10,9 @@ from hydra.core.global_hydra import GlobalHydra
 
 from baselines import Fifo
 from envs.types import MurmurationError
-from launch.choices import CHECKPOINTS, find_shipped
-from launch.library import TrainedPolicy, compare, divide_schedulers, load, make_task, train
-from launch.provenance import PROVENANCE, SAVED
+from murmuration.config.choices import CHECKPOINTS, find_shipped
+from murmuration.config.provenance import PROVENANCE, SAVED
+from murmuration.library import TrainedPolicy, compare, divide_schedulers, load, make_task, train
 
 WORDS = ("cluster=small_16", "workload.num_jobs=12", "workload.num_evaluation=1", "workload.max_gpus=8")
 

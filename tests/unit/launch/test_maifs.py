@@ -7,7 +7,7 @@ from envs.evaluation.comparison import Comparison
 from envs.evaluation.statistics import Estimate
 from envs.performance import IdealModel
 from envs.simulation import Setup, Simulator, run_episode
-from launch.maifs import as_improvement, improvement_table
+from papers.maifs import as_improvement, improvement_table
 from tests.golden.playground import jobs, two_nodes
 
 # A long job before a short one, both for all GPUs: FIFO has JCTs of 10 and 12 s, SRTF of 12 and 2 s, and so on.

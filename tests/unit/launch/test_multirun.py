@@ -11,10 +11,9 @@ import pytest
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-from launch.descriptions import TrainingRun
-from launch.errors import ChoiceError, short_errors
-from launch.multirun import summarise_multirun
-from launch.outcomes import (
+from murmuration.config.descriptions import TrainingRun
+from murmuration.config.errors import ChoiceError, short_errors
+from murmuration.config.outcomes import (
     OUTCOMES,
     FinishedRun,
     MultirunFolder,
@@ -24,8 +23,9 @@ from launch.outcomes import (
     rows_with_figures,
     write_outcome,
 )
-from launch.policies import load_policies, seed_folders
-from launch.seeds import train_seeds
+from murmuration.runs.multirun import summarise_multirun
+from murmuration.runs.policies import load_policies, seed_folders
+from murmuration.runs.seeds import train_seeds
 from tests.unit.launch.test_scripts import SMALL, here, run
 
 __all__ = ["here"]  # a fixture
@@ -129,7 +129,7 @@ def test_every_seed_is_trained_in_its_own_folder(tmp_path, monkeypatch):
         return SimpleNamespace(best_iteration=0, baselines={f"of_{run.problem.seed}": {}})
 
     listener: Any = SimpleNamespace(note=calls.append)
-    monkeypatch.setattr("launch.seeds.train_seed", train)
+    monkeypatch.setattr("murmuration.runs.seeds.train_seed", train)
     seeds: list[Any] = [SimpleNamespace(problem=SimpleNamespace(seed=seed)) for seed in (3, 4)]
     assert train_seeds(TrainingRun(seeds=seeds, processes=1), tmp_path, listener)
     assert calls[1::2] == [(3, tmp_path / "seed_3"), (4, tmp_path / "seed_4")]

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from launch.choices import describe_groups, search_in
-from launch.errors import ChoiceError
+from murmuration.config.choices import describe_groups, search_in
+from murmuration.config.errors import ChoiceError
 from tests.unit.launch.test_scripts import run
 from tests.unit.scripts.test_training_scripts import TINY
 

@@ -7,9 +7,9 @@ from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
 from envs.simulation import FifoMarket, Simulator, run_episode
 from envs.types import CheckpointError
-from launch.choices import CONF
-from launch.describe import market_of_class, without_names
-from launch.policies import build_market, load_planner
+from murmuration.config.choices import CONF
+from murmuration.config.describe import market_of_class, without_names
+from murmuration.runs.policies import build_market, load_planner
 from tests.conformance.test_starling_market import zoo_world
 
 

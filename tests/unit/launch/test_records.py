@@ -7,12 +7,12 @@ import pytest
 from baselines.las import Las
 from envs.evaluation.archive import list_recorded, read_member, write_member
 from envs.evaluation.record import digest_records, read_record, write_lines
-from launch import ROOT
-from launch.building import Component
-from launch.choices import open_configs
-from launch.describe import describe_schedulers
-from launch.errors import ChoiceError
-from launch.records import (
+from murmuration.config.building import Component
+from murmuration.config.choices import open_configs
+from murmuration.config.describe import describe_schedulers
+from murmuration.config.errors import ChoiceError
+from murmuration.home import ROOT
+from murmuration.records.recorded import (
     BEFORE_SOURCES,
     OTHER_SOURCES,
     RECORDS_FOLDER,
@@ -23,8 +23,8 @@ from launch.records import (
     library_configurations,
     with_later_options,
 )
-from launch.sources import hash_sources
-from launch.task_pages import (
+from murmuration.records.sources import hash_sources
+from murmuration.records.task_pages import (
     DIGEST,
     MARKERS,
     find_disagreements,
@@ -166,7 +166,7 @@ def test_a_record_of_other_options_or_rules_is_left_out_with_the_reason(play, tm
     def changed(names):
         return {name: {**found, "backfill": "changed"} for name, found in real(names).items()}
 
-    monkeypatch.setattr("launch.records.library_configurations", changed)
+    monkeypatch.setattr("murmuration.records.recorded.library_configurations", changed)
     done, results = play("scheduler=srtf", "recorded=true")
     assert done.code == 0, done.err
     reasons = {row["scheduler"]: row.get("inapplicable", "") for row in results["schedulers"]}

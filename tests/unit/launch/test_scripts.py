@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import compare
-from launch import runs
-from launch.errors import ChoiceError
+from murmuration.config.errors import ChoiceError
+from murmuration.runs import comparing as runs
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 SMALL = ["task=none", "cluster=small_16", "workload.num_jobs=12", "workload.num_evaluation=2"]

@@ -3,10 +3,10 @@
 import pytest
 from omegaconf import OmegaConf
 
-from launch.building import Component, build_object, check_missing, check_options
-from launch.choices import list_choices, read_choice
-from launch.describe import as_component
-from launch.errors import ChoiceError
+from murmuration.config.building import Component, build_object, check_missing, check_options
+from murmuration.config.choices import list_choices, read_choice
+from murmuration.config.describe import as_component
+from murmuration.config.errors import ChoiceError
 
 HERE = "tests.unit.launch.test_signature"
 GROUPS = ("cluster", "performance", "scenario", "scheduler", "workload")

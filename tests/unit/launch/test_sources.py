@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from launch import ROOT, sources
-from launch.choices import list_choices, open_configs
-from launch.records import library_configurations
-from launch.sources import _find, _follow, _read, _Source, hash_sources
+from murmuration.config.choices import list_choices, open_configs
+from murmuration.home import ROOT
+from murmuration.records import sources
+from murmuration.records.recorded import library_configurations
+from murmuration.records.sources import _find, _follow, _read, _Source, hash_sources
 
 CODE = '''
 """A docstring."""

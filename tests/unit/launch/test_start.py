@@ -10,12 +10,12 @@ from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.problems.bids import BidProblem
 from agents.terminal import ProgressListener
 from envs.types import CheckpointError, MurmurationError
-from launch.building import build_object
-from launch.choices import CONF
-from launch.describe import as_component, describe_training
-from launch.descriptions import SeedRun
-from launch.errors import ChoiceError
-from launch.training import build_trainer, read_start
+from murmuration.config.building import build_object
+from murmuration.config.choices import CONF
+from murmuration.config.describe import as_component, describe_training
+from murmuration.config.descriptions import SeedRun
+from murmuration.config.errors import ChoiceError
+from murmuration.runs.training import build_trainer, read_start
 from tests.unit.agents.test_evolution_training import SETTINGS, fixed_batches, setup_of
 
 IMITATION = "agents.methods.imitation.ImitationSettings"

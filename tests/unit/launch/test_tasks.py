@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from launch import ROOT, build_inputs
-from launch.arguments import (
+from murmuration.config.arguments import (
     BATCH_SCHEDULERS,
     FAST_SCHEDULERS,
     LEARNED_SCHEDULERS,
@@ -17,11 +16,12 @@ from launch.arguments import (
     SLOWEST_SCHEDULERS,
     compose_options,
 )
-from launch.choices import list_choices, open_configs
-from launch.describe import compose_comparison, describe_comparison, describe_problem
-from launch.errors import ChoiceError
-from launch.inputs import describe_task, leave_out, limit_slow
-from launch.task_pages import MARKERS, TASKS, check_task, collect_tables, insert_table, write_hash
+from murmuration.config.choices import list_choices, open_configs
+from murmuration.config.describe import compose_comparison, describe_comparison, describe_problem
+from murmuration.config.errors import ChoiceError
+from murmuration.config.inputs import build_inputs, describe_task, leave_out, limit_slow
+from murmuration.home import ROOT
+from murmuration.records.task_pages import MARKERS, TASKS, check_task, collect_tables, insert_table, write_hash
 from tests.unit.launch.test_scripts import here
 
 __all__ = ["here"]  # a fixture

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from launch.choices import CONF
-from launch.errors import ChoiceError
-from launch.values import ALLOWED, FORMS, GREATEST_SEED, OPTIONAL, REQUIRED, check_values
+from murmuration.config.choices import CONF
+from murmuration.config.errors import ChoiceError
+from murmuration.config.values import ALLOWED, FORMS, GREATEST_SEED, OPTIONAL, REQUIRED, check_values
 
 HOSTILE: tuple[Any, ...] = (
     *(1e-300, 2, -1, math.nan, math.inf, 2**63 - 1, True, None, "", "x"),

@@ -9,11 +9,11 @@ from deployment.adapter import ActionRefusedError, NodeStatus
 from deployment.bridge import JOURNAL
 from deployment.journal import read_journal
 from envs.types import MurmurationError
-from launch.arguments import compose_options
-from launch.choices import open_configs
-from launch.describe import describe_shadow
-from launch.errors import RunFailedError
-from launch.watching import watch_cluster
+from murmuration.config.arguments import compose_options
+from murmuration.config.choices import open_configs
+from murmuration.config.describe import describe_shadow
+from murmuration.config.errors import RunFailedError
+from murmuration.runs.watching import watch_cluster
 
 RUNNING = {
     "job_id": 7,
@@ -57,9 +57,9 @@ def said(monkeypatch, tmp_path, capsys):
     """Return what is said about a queue, line by line without times."""
 
     def of(*looks, options=(), nodes=()):
-        monkeypatch.setattr("launch.watching.find_adapter", lambda _: Queue(*looks, nodes=list(nodes)))
+        monkeypatch.setattr("murmuration.runs.watching.find_adapter", lambda _: Queue(*looks, nodes=list(nodes)))
         monkeypatch.setattr(
-            "launch.watching.time",
+            "murmuration.runs.watching.time",
             SimpleNamespace(
                 sleep=lambda _: None, time=lambda: 2000.0, strftime=lambda *_: "now", localtime=lambda _: None
             ),
@@ -131,7 +131,7 @@ def test_other_nodes_than_the_setup_end_a_shadow_at_once(said):
 
 
 def test_rounds_that_fail_are_counted_and_a_shadow_in_which_all_fail_has_failed(said, monkeypatch):
-    monkeypatch.setattr("launch.watching.find_actor", lambda _: Broken())
+    monkeypatch.setattr("murmuration.runs.watching.find_actor", lambda _: Broken())
     lines, end = said([RUNNING], [RUNNING])
     assert lines[1:] == ["now  round failed: the scheduler failed (KeyError: 3); it is tried again"]
     assert end.startswith("0 rounds, 0 changes (none), 2 rounds failed: ")

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from envs.performance.rubick.data import ProfiledPoint, load_table
 from envs.performance.rubick.iteration import MEGA, PerfParams
 from envs.types import ExecutionPlan, PerformanceError
-from experiments.rubick_model.artifact import (
+from papers.rubick_model.artifact import (
     ArtifactLinks,
     _slopes,
     data_parallel_time,
     fit_artifact,
     model_parallel_time,
 )
-from experiments.rubick_model.table2 import artifact_errors, artifact_model, artifact_table
+from papers.rubick_model.table2 import artifact_errors, artifact_model, artifact_table
 
 PARAMS = PerfParams(2.0, 1.0, 0.1, 4.0, 5.0, 7.0, 11.0)
 LINKS = ArtifactLinks(pcie=8.0, nvlink=50.0)

@@ -17,7 +17,7 @@ from envs.performance.rubick.data import (
 )
 from envs.performance.rubick.iteration import Figures, Forward, Links, PerfParams, iteration_time, points
 from envs.types import ExecutionPlan, PerformanceError
-from experiments.rubick_model.protocols import (
+from experiments.performance.rubick_protocols import (
     MODEL_PARALLEL,
     PROTOCOLS,
     fit_profiles,
@@ -25,7 +25,7 @@ from experiments.rubick_model.protocols import (
     read_measured_runs,
     select_profile,
 )
-from experiments.rubick_model.report import prediction_error
+from papers.rubick_model.report import prediction_error
 
 TRUTH = Figures(
     PerfParams(k_bwd=2.0, k_sync=1.5, k_opt=0.05, k_opt_off=3.5, k_const=12.0, k_off=2.2, k_swap=2.5),

@@ -12,7 +12,7 @@ import yaml
 from envs.performance.rubick.data import model_shapes
 from envs.performance.rubick.fitting import FitReport, prior_figures
 from envs.types import PerformanceError
-from experiments.rubick_model.report import figures_table, prediction_error, summarise_protocols
+from papers.rubick_model.report import figures_table, prediction_error, summarise_protocols
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

@@ -5,7 +5,7 @@ import pytest
 
 from envs.performance.rubick.data import model_shapes
 from envs.performance.rubick.fitting import prior_figures
-from experiments.rubick_model.protocols import distribution, transfer_figures, worst_points
+from experiments.performance.rubick_protocols import distribution, transfer_figures, worst_points
 
 FRAME = pd.DataFrame({"model": ["a", "a", "b", "b"], "error": [0.1, -0.3, 0.0, -0.2]})
 

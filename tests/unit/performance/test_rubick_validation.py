@@ -8,8 +8,8 @@ import pytest
 from envs.performance.rubick.fitting import Profile, pack_figures
 from envs.performance.rubick.model import fitted_figures
 from envs.types import PerformanceError
-from experiments.rubick_model import protocols as validation
-from experiments.rubick_model.protocols import (
+from experiments.performance import rubick_protocols as validation
+from experiments.performance.rubick_protocols import (
     PROTOCOLS,
     explain,
     fit_profiles,

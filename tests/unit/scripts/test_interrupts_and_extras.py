@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from launch.errors import ChoiceError, explain_error, explain_missing_extra
-from launch.runs import resumable
+from murmuration.config.errors import ChoiceError, explain_error, explain_missing_extra
+from murmuration.runs.comparing import resumable
 from tests.unit.scripts.test_training_scripts import SCRIPTS, TINY, one_line, run
 
 INSTALL = "pip install -c constraints.txt -e '.[learn]'"

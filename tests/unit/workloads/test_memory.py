@@ -6,7 +6,7 @@ import pytest
 from envs.types import TraceError
 from envs.workloads import SyntheticSource, memory
 from envs.workloads.memory import free_memory, require_memory
-from launch.errors import explain_error
+from murmuration.config.errors import explain_error
 
 GB = 10**9
 

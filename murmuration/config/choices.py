@@ -1,0 +1,154 @@
+"""The choices of each config group: the YAML files that Hydra finds for it, and a description of each."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, cast
+
+from hydra import initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+
+from envs.types import did_you_mean
+from murmuration.config.errors import ChoiceError
+from murmuration.config.plain import check_aliases
+from murmuration.home import ROOT
+
+CONF = ROOT / "conf"
+CHECKPOINTS = ROOT / "checkpoints"  # those that the project ships
+LISTED_GROUPS = (
+    *(
+        "task",
+        "scheduler",
+        "workload",
+        "cluster",
+        "network",
+        "scenario",
+        "performance",
+        "estimator",
+        "predictor",
+        "agent",
+        "env",
+        "trainer",
+        "market",
+    ),
+    *("experiment", "contention", "failures", "reconfiguration"),
+)
+PARTS_OF_SCENARIO = ("contention", "failures", "reconfiguration")  # chosen as +failures@scenario.failures=rsc1
+
+
+@contextmanager
+def own_configs() -> Iterator[None]:
+    """Read configurations from `conf/`, also within a program that uses Hydra itself; its state is put back."""
+    other, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = other
+
+
+@contextmanager
+def open_configs() -> Iterator[ConfigLoader]:
+    """Yield Hydra's config loader: the one of the current run, or outside of a run one for `conf/`."""
+    if GlobalHydra.instance().is_initialized():
+        yield GlobalHydra.instance().config_loader()
+        return
+    with own_configs():
+        yield GlobalHydra.instance().config_loader()
+
+
+def search_in(config_dir: str | None) -> list[str]:
+    """Hydra's override that adds a folder to those in which configs are searched; none without a folder.
+
+    Raises:
+        ChoiceError: the folder does not exist, has a file of the same name as one of `conf/`, which comes first, or has
+            a file whose content exceeds a limit.
+    """
+    if config_dir is None:
+        return []
+    folder = Path(os.path.expanduser(config_dir)).resolve()
+    if not folder.is_dir():
+        raise ChoiceError(f"--config-dir {config_dir}: no such folder; give one with subfolders such as scheduler/")
+    for name in (path.relative_to(CONF) for path in sorted(CONF.rglob("*.yaml"))):
+        if folder != CONF and (folder / name).exists():
+            raise ChoiceError(f"{folder / name}: would be ignored, since conf/{name} comes first; rename yours")
+    if folder != CONF:
+        for group in (path.name for path in sorted(CONF.iterdir()) if path.is_dir()):
+            for file in sorted((folder / group).rglob("*.yaml")):
+                check_aliases(file)
+    return [f"hydra.searchpath=['file://{folder}']"]
+
+
+def list_choices(group: str, search: Sequence[str] = ()) -> list[str]:
+    """Names of the YAML files of a config group, sorted; `search` is the result of `search_in`."""
+    with open_configs() as loader:
+        return sorted(loader.get_group_options(group, overrides=list(search)))
+
+
+def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -> dict[str, dict[str, str]]:
+    """One line for every choice, by group and name.
+
+    Args:
+        wanted: the groups; if empty, every group of `LISTED_GROUPS`.
+        config_dir: the user's own folder of configs beside `conf/`.
+
+    Raises:
+        ChoiceError: there is no such group, or no such folder.
+    """
+    search = search_in(config_dir)
+    folders = [CONF, *([Path(os.path.expanduser(config_dir))] if config_dir else [])]
+    with open_configs():
+        found = {group: list_choices(group, search) for group in LISTED_GROUPS}
+    known = [group for group in LISTED_GROUPS if found[group]]
+    for group in wanted:
+        if group not in known:
+            hint = did_you_mean(group, known, lead=", ")
+            raise ChoiceError(f"group {group!r}: no such group{hint}; there are: {', '.join(known)}")
+    described: dict[str, dict[str, str]] = {}
+    for group in wanted or known:
+        paths = {name: [folder / group / f"{name}.yaml" for folder in folders] for name in found[group]}
+        described[group] = {
+            name: describe_config(next(path for path in places if path.exists())) for name, places in paths.items()
+        }
+    return described
+
+
+def option_of(group: str) -> str:
+    """Return the option that chooses from a group, up to its name."""
+    return f"+{group}@scenario.{group}=" if group in PARTS_OF_SCENARIO else f"{group}="
+
+
+def find_shipped(path: str | Path) -> Path:
+    """Return a folder, or where there is none, the checkpoint of the project of that name, if there is one.
+
+    Args:
+        path: of a folder, or a name such as `bids-64` or `checkpoints/bids-64`.
+    """
+    shipped = CHECKPOINTS / Path(path).name
+    is_name = str(path) and Path(path).parent in (Path(), Path(CHECKPOINTS.name))
+    return shipped if is_name and not Path(path).is_dir() and shipped.is_dir() else Path(path)
+
+
+def read_choice(group: str, name: str) -> dict[str, Any]:
+    """Return the content of a YAML file of `conf/` as plain values, by itself."""
+    content = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
+    assert isinstance(content, dict)
+    return cast(dict[str, Any], content)
+
+
+def describe_config(path: Path) -> str:
+    """The first sentence of a config's opening comment, else the first line of the docstring of its `_target_`."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
+    comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
+    if comment:
+        return re.split(r"(?<=[a-z\d)>])\. ", comment)[0].rstrip(".:") + "."
+    node = OmegaConf.load(path)
+    if isinstance(node, DictConfig) and "_target_" in node:
+        return (get_object(str(node["_target_"])).__doc__ or "").strip().partition("\n")[0]
+    return ""

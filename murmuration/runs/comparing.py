@@ -1,0 +1,147 @@
+"""Parts common to all runs: a comparison and its report, results as tables, and how a training run is resumed."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+from rich.table import Table
+
+from envs.evaluation import Comparison
+from envs.evaluation.failure import Failure
+from envs.evaluation.files import file_part
+from envs.evaluation.report import run_comparison, write_report
+from envs.evaluation.texts import wide_console
+from envs.evaluation.webpage import PageExtras
+from envs.scheduling import Scheduler
+from envs.simulation import Setup
+from murmuration.config.descriptions import ComparisonRun
+from murmuration.config.errors import SchedulersFailedError, interrupts_first
+from murmuration.config.inputs import (
+    build_inputs,
+    build_schedulers,
+    describe_task,
+    find_workloads,
+    leave_out,
+    limit_slow,
+)
+from murmuration.config.provenance import add_provenance, trace_hashes
+from murmuration.records.recorded import Recorded, consult_records
+from murmuration.runs.spreading import find_spread
+
+
+def compare_and_report(run: ComparisonRun, folder: Path, policies: Mapping[str, Scheduler] | None = None) -> None:
+    """Compare the schedulers of a run on its workloads; print the table and write the report.
+
+    Args:
+        run: what is compared.
+        folder: where the report is written.
+        policies: trained policies by name; they come first.
+
+    Raises:
+        SchedulersFailedError: a scheduler failed. The report is written, with the figures of the others.
+    """
+    comparison, setup, num_schedulers = play_comparison(run, folder, policies)
+    names = list(policies or ())
+    groups = {"policy": names} if len(names) > 1 else {}
+    write_report(comparison, folder, PageExtras(names, setup, run.text, groups))
+    refuse_failures(comparison.failures, num_schedulers, folder)
+
+
+def play_comparison(
+    run: ComparisonRun, folder: Path | None, built_before: Mapping[str, Scheduler] | None = None, *, quiet: bool = False
+) -> tuple[Comparison, Setup, int]:
+    """Compare the schedulers of a run on its workloads, and print the table.
+
+    Args:
+        run: what is compared.
+        folder: of the run, whose provenance is completed; None for none.
+        built_before: further schedulers by name; they come first.
+        quiet: print no table and no progress.
+
+    Returns:
+        The comparison, its setup, and the number of schedulers that were played, failed or refused to run.
+    """
+    inputs = build_inputs(run.problem)
+    left_out = leave_out(run)
+    built = {name: scheduler for name, scheduler in build_schedulers(run.schedulers).items() if name not in left_out}
+    workloads = find_workloads(inputs, run.split, run.episodes)
+    about = describe_task(run.problem, inputs, run.split, len(workloads))
+    if folder is not None:
+        add_provenance(folder, traces=trace_hashes(inputs.source), **about)
+    recorded = consult_records(run, about, list(built), workloads, inputs.setup)
+    taken = {*recorded.figures, *recorded.left_out}
+    schedulers = {**(built_before or {}), **{name: each for name, each in built.items() if name not in taken}}
+    with saying_what_is_kept(recorded):
+        comparison = run_comparison(
+            schedulers,
+            workloads,
+            inputs.setup,
+            inputs.seed,
+            reference=run.reference,
+            optional=run.optional,
+            num_workloads=limit_slow(run.problem.task, list(schedulers)),
+            left_out={**left_out, **recorded.left_out},
+            about=about,
+            recorded=recorded.figures,
+            listener=recorded.listen,
+            spread=find_spread(),
+            console=wide_console(quiet=quiet),
+        )
+    return comparison, inputs.setup, len(schedulers)
+
+
+@contextmanager
+def saying_what_is_kept(recorded: Recorded) -> Iterator[None]:
+    """Say of an interrupted comparison which records it has written.
+
+    Raises:
+        KeyboardInterrupt: the same interrupt, with that line.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(*filter(None, [*interrupt.args, recorded.kept])) from None
+
+
+def refuse_failures(failures: Mapping[str, Failure], num_schedulers: int, folder: Path) -> None:
+    """Raise an error in one line if schedulers failed.
+
+    Raises:
+        SchedulersFailedError: names the schedulers that failed, and their errors.
+    """
+    if failures:
+        reasons = "; ".join(f"{name} {failure}" for name, failure in failures.items())
+        traces = ", ".join(os.path.relpath(folder / f"failed_{file_part(name)}.txt") for name in failures)
+        raise SchedulersFailedError(f"{len(failures)} of {num_schedulers} schedulers failed: {reasons}; see {traces}")
+
+
+def print_frame(title: str, frame: pd.DataFrame, digits: int = 2) -> None:
+    """Print a data frame as a table, with numbers aligned to the right."""
+    table = Table(title=title, title_justify="left")
+    for column in frame.columns:
+        numeric = frame[column].dtype.kind in "if"
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in frame.itertuples(index=False):
+        table.add_row(*(f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell) for cell in row))
+    wide_console().print(table)
+
+
+@contextmanager
+def resumable(folder: Path, seeds: int = 1) -> Iterator[None]:
+    """Print where a training run keeps its files and how to see its curves; an interrupt says how to resume it."""
+    run = os.path.relpath(folder)
+    print(f"training in {run}", flush=True)
+    curves = os.path.join(run, "tensorboard") if seeds == 1 else run  # with several seeds, each has its own
+    print(f"tensorboard --logdir {shlex.quote(curves)}", flush=True)
+    try:
+        with interrupts_first():
+            yield
+    except KeyboardInterrupt:
+        resume = shlex.join(["python", sys.argv[0], f"resume={run}"])
+        saved = any(folder.glob("**/checkpoints/states/iteration_*"))  # with several seeds, each has its own
+        reached = "go on" if saved else "nothing is kept yet; begin anew in its folder"
+        raise KeyboardInterrupt(f"{reached} with {resume}") from None

@@ -11,8 +11,8 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from agents.goal import Goal
 from agents.training import TrainingState
 from envs.evaluation.aggregate import interquartile_mean
-from envs.evaluation.plots import COLOURS
-from envs.evaluation.texts import plot_text
+from envs.pictures.plots import COLOURS
+from envs.pictures.texts import plot_text
 from envs.types import FloatArray
 from envs.types.units import HOUR
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from agents.problems.gain import Gain
-from envs.evaluation.plots import COLOURS
-from envs.evaluation.texts import plot_text
+from envs.pictures.plots import COLOURS
+from envs.pictures.texts import plot_text
 from envs.types import FloatArray
 
 MINUTE = 60.0  # seconds

@@ -8,9 +8,9 @@ from matplotlib.ticker import MaxNLocator
 from agents.policies.watching import WatchedPolicy, watched
 from envs.episodes.drawing import draw_scene
 from envs.episodes.scene import Scene
-from envs.evaluation.gantt import TimeAxis, gantt
-from envs.evaluation.texts import plot_text
 from envs.metrics import measured_span, segments
+from envs.pictures.gantt import TimeAxis, gantt
+from envs.pictures.texts import plot_text
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import RunResult, Setup, Simulator, run_episode
 from envs.types import Allocation, ClusterSpec, FloatArray

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
 from envs.evaluation.compiling import CompilingColumn
-from envs.evaluation.texts import TaskText, TextConsole, wide_console
+from envs.pictures.texts import TaskText, TextConsole, wide_console
 
 FIGURE_FORMATS = {
     "train/mean_jct": "training {:,.0f} s",

@@ -21,7 +21,7 @@ from baselines.parts.placing import (
 )
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
-from envs.simulation.kernels import LOG_FULL
+from envs.simulation.world.kernels import LOG_FULL
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, Placement, Seconds
 
 NAME = "Fifo with backfill=easy"  # in error messages

@@ -7,9 +7,9 @@ import numpy as np
 
 from baselines.packing import PairingRule, without_guests
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
-from envs.simulation.clearing import fill_allocation, write_allocation
-from envs.simulation.market import BidArrays, Changes, Market, no_changes
-from envs.simulation.world import World, batch_world
+from envs.simulation.seen.clearing import fill_allocation, write_allocation
+from envs.simulation.seen.market import BidArrays, Changes, Market, no_changes
+from envs.simulation.world.arrays import World, batch_world
 from envs.types import FloatArray
 
 

@@ -11,7 +11,7 @@ from baselines.parts.estimates import remaining_time, require_remaining_work
 from baselines.parts.priority import jobs_present, keep_and_displace, plan_anew, ranked
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
-from envs.simulation.kernels import LOG_FULL
+from envs.simulation.world.kernels import LOG_FULL
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError
 
 

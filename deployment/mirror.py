@@ -13,17 +13,23 @@ import numpy as np
 from deployment.checking import check_decision, check_known, check_state
 from deployment.state import ClusterState, Decision, JobState
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
-from envs.simulation.beliefs import Beliefs, Cell, Seen
-from envs.simulation.exact import ExactThroughputs
-from envs.simulation.ideal import ideal_throughput
-from envs.simulation.jit import kernel
-from envs.simulation.ordered_set import insert
-from envs.simulation.predictions import SHORTEST_RUN, Predictions, believed_throughput, model_rows, remaining_outcomes
-from envs.simulation.shares import set_free
+from envs.simulation.compiled.jit import kernel
+from envs.simulation.known.beliefs import Beliefs, Cell, Seen
+from envs.simulation.known.predictions import (
+    SHORTEST_RUN,
+    Predictions,
+    believed_throughput,
+    model_rows,
+    remaining_outcomes,
+)
 from envs.simulation.simulator import check_runnable
-from envs.simulation.throughput import node_level
 from envs.simulation.whole_episode import WholeEpisode
-from envs.simulation.world import World
+from envs.simulation.world.arrays import World
+from envs.simulation.world.exact import ExactThroughputs
+from envs.simulation.world.ideal import ideal_throughput
+from envs.simulation.world.ordered_set import insert
+from envs.simulation.world.shares import set_free
+from envs.simulation.world.throughput import node_level
 from envs.types import Allocation, ClusterError, FloatArray, IntArray, JobId, JobSpec, MurmurationError
 from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS

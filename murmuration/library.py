@@ -14,8 +14,6 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from envs.evaluation import Comparison
-from envs.evaluation.report import write_report
-from envs.evaluation.webpage import PageExtras
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import did_you_mean
@@ -27,6 +25,8 @@ from murmuration.config.errors import ChoiceError, short_errors
 from murmuration.config.inputs import RunInputs, build_inputs
 from murmuration.config.plain import LONGEST_TEXT, shorten
 from murmuration.config.provenance import SAVED, write_provenance
+from murmuration.reports.report import write_report
+from murmuration.reports.webpage import PageExtras
 from murmuration.runs.commands import make_run_folder, share_modules
 from murmuration.runs.comparing import play_comparison
 

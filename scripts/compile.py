@@ -10,7 +10,7 @@ import time
 import launch  # noqa: F401  the project's packages are found
 
 # isort: split
-from envs.simulation.kernel_cache import find_kernel_folder
+from envs.simulation.compiled.kernel_cache import find_kernel_folder
 from murmuration.config.errors import one_line_errors
 from murmuration.runs.compiling import compile_all
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from launch import command
 
 # isort: split
-from agents.interface import measure_interface
+from envs.options.interface import measure_interface
 from murmuration.config.building import build_object
 from murmuration.config.describe import describe_interface
 from murmuration.config.descriptions import InterfaceRun

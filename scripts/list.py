@@ -11,8 +11,8 @@ import launch  # noqa: F401  the project's packages are found
 # isort: split
 from rich.table import Table
 
-from envs.evaluation.texts import wide_console
 from envs.performance.zoo import zoo
+from envs.pictures.texts import wide_console
 from murmuration.config.choices import LISTED_GROUPS, describe_groups, option_of
 from murmuration.config.errors import one_line_errors
 

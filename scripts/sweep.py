@@ -10,13 +10,13 @@ from launch import command
 
 # isort: split
 from envs.evaluation.files import file_part, write_figure, write_frame, write_whole
-from envs.evaluation.report import DOTS_PER_INCH
 from envs.evaluation.sweep import sweep
-from envs.evaluation.sweep_plot import jct_by_load
-from envs.evaluation.table import unit_for
 from murmuration.config.describe import describe_sweep
 from murmuration.config.descriptions import SweepRun
 from murmuration.config.inputs import build_inputs, build_schedulers, find_workloads
+from murmuration.reports.report import DOTS_PER_INCH
+from murmuration.reports.sweep_plot import jct_by_load
+from murmuration.reports.table import unit_for
 from murmuration.runs.comparing import print_frame, refuse_failures
 from murmuration.runs.spreading import find_spread
 

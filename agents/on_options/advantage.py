@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray, IntArray
 
 

@@ -26,7 +26,7 @@ from agents.policies.description import (
 )
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.bidding.columns import BID_COLUMNS
-from envs.simulation.market import Market
+from envs.simulation.seen.market import Market
 from envs.types import CheckpointError
 
 FACE, FORMAT = "bidding", 1

@@ -10,7 +10,7 @@ from agents.networks.bidding import BidNetwork
 from envs.bidding import Auction, BiddingRound, BiddingRules, BidObservation
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
-from envs.simulation.market import Market
+from envs.simulation.seen.market import Market
 from envs.types import Allocation, ClusterSpec
 
 

@@ -26,7 +26,7 @@ from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec
 from envs.episodes import Reward
 from envs.evaluation.playing import workload_seed
 from envs.simulation import Setup
-from envs.simulation.market import Market
+from envs.simulation.seen.market import Market
 from envs.workloads import WorkloadSource
 
 

@@ -11,7 +11,7 @@ import torch
 from agents.networks.bidding import BidNetwork
 from envs.bidding import BiddingBatch
 from envs.episodes import EpisodeBatch
-from envs.simulation.state import Status
+from envs.simulation.world.state import Status
 from envs.types import FloatArray, IntArray
 from envs.workloads import Workload
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from baselines.afs.pool import prefers_longer
-from envs.simulation.jit import jit, leaf
+from envs.simulation.compiled.jit import jit, leaf
 from envs.types import FloatArray, IntArray, Seconds
 
 _SAME = 1e-9  # throughputs that differ by less, relatively, count as equal

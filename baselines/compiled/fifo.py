@@ -1,12 +1,12 @@
 """First in, first out as compiled code: whole episodes without a step back into Python."""
 
 from baselines.compiled.gang import Gangs, place_gang
-from envs.simulation.by_reference import copy_fields
-from envs.simulation.clock import node_change, pass_to_decision
-from envs.simulation.jit import kernel, leaf, prefetch
-from envs.simulation.kernels import LOG_FULL, ROUND, take_effect
-from envs.simulation.ordered_set import next_member
-from envs.simulation.world import World
+from envs.simulation.compiled.by_reference import copy_fields
+from envs.simulation.compiled.jit import kernel, leaf, prefetch
+from envs.simulation.world.arrays import World
+from envs.simulation.world.clock import node_change, pass_to_decision
+from envs.simulation.world.kernels import LOG_FULL, ROUND, take_effect
+from envs.simulation.world.ordered_set import next_member
 
 
 @leaf

@@ -9,10 +9,10 @@ import numpy as np
 
 from baselines.parts.placing_kernels import tightest_node
 from envs.simulation import SimulatedEpisode
-from envs.simulation.jit import leaf
-from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import clear_job, clear_named_settings, new_share, store_placement
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import leaf
+from envs.simulation.world.arrays import World
+from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shares import clear_job, clear_named_settings, new_share, store_placement
 from envs.types import IntArray
 
 

@@ -5,12 +5,12 @@ import numpy as np
 from baselines.compiled.gang import Gangs
 from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, NodeArrays, PlacementOutcome, Scratch, Wanted
 from baselines.parts.priority_kernels import place_by_rank
-from envs.simulation.clock import advance
-from envs.simulation.jit import jit, kernel, leaf
-from envs.simulation.kernels import LOG_FULL, ROUND, RUNNING, remaining_work, settle
-from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import clear_job, new_share
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import jit, kernel, leaf
+from envs.simulation.world.arrays import World
+from envs.simulation.world.clock import advance
+from envs.simulation.world.kernels import LOG_FULL, ROUND, RUNNING, remaining_work, settle
+from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shares import clear_job, new_share
 from envs.types import FloatArray, IntArray
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import BoolArray, FloatArray, IntArray
 
 _ROUNDING = 1e-9  # relative to the sum of values: no size is ruled out by a smaller difference

@@ -6,7 +6,7 @@ import numpy as np
 
 from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, NodeArrays, PlacementOutcome, Scratch, Wanted
 from envs.scheduling import ClusterView
-from envs.simulation.ordered_set import fill_by_node, num_words
+from envs.simulation.world.ordered_set import fill_by_node, num_words
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement
 
 

@@ -7,8 +7,8 @@ the result, node by node. A search leaves the free GPUs of `floor` as they were.
 
 from typing import NamedTuple
 
-from envs.simulation.jit import kernel, leaf, part
-from envs.simulation.ordered_set import insert, is_empty, next_member, remove
+from envs.simulation.compiled.jit import kernel, leaf, part
+from envs.simulation.world.ordered_set import insert, is_empty, next_member, remove
 from envs.types import IntArray
 
 

@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from baselines.parts.highs import solve_linear
 from baselines.parts.options import Options
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray, IntArray
 
 MOST_CUTS = 200  # evaluations of the bound, which takes about ten for each type

@@ -16,7 +16,7 @@ from baselines.parts.placing_kernels import (
     settle_on,
     take_place,
 )
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.compiled.jit import kernel, leaf
 from envs.types import IntArray
 
 

@@ -7,7 +7,7 @@ int64[num_gpu_types], and the grants as `gpu_types` and `sizes`, int64[num_jobs]
 
 import numpy as np
 
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
 NEGLIGIBLE: Seconds = 1e-9  # smaller gains are rounding

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from baselines.parts.group_history import LEAST_JOBS, WITHOUT_HISTORY, GroupKey, Groups, Spreads, believe, find_spreads
+from envs.simulation.known.predictions import SHORTEST_RUN
 from envs.simulation.pooled_history import MEDIAN_WITHOUT_HISTORY, NORMAL_QUANTILES, SPREAD_WITHOUT_HISTORY
-from envs.simulation.predictions import SHORTEST_RUN
 from envs.types import FloatArray, IntArray, JobFacts, Seconds
 
 KEPT_LEVELS: FloatArray = (np.arange(512) + 0.5) / 512  # at which a distribution is kept

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray
 
 CLOSE = 1e-9  # relative difference up to which figures are equal: far above rounding, far below what matters

@@ -9,7 +9,7 @@ decide, since it breaks ties in its own way.
 import numpy as np
 
 from baselines.parts.options import Options
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import BoolArray, FloatArray, IntArray
 
 MARGIN = 10.0  # multiple of the solver's tolerance by which the best choice must be ahead

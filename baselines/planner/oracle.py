@@ -5,7 +5,7 @@ import numpy as np
 from baselines.planner.scheduler import RolloutPlanner
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
-from envs.simulation.replica import Replica
+from envs.simulation.seen.replica import Replica
 from envs.types import Allocation, ClusterSpec, MurmurationError
 
 

@@ -11,7 +11,7 @@ from baselines.parts.priority import jobs_present
 from baselines.starling.knee import knee
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import SimulatedEpisode, plays_compiled
-from envs.simulation.state import Status
+from envs.simulation.world.state import Status
 from envs.types import Allocation, AllocationError, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
 
 LEAST_EFFICIENCY = 0.05  # below it, running jobs say nothing about those that wait

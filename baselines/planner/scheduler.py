@@ -14,7 +14,7 @@ from baselines.starling import Starling
 from baselines.starling.scheduler import KNOWN, OTHER_VARIANTS
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import SimulationView, Snapshot
-from envs.simulation.overriding import find_override
+from envs.simulation.seen.overriding import find_override
 from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError
 
 

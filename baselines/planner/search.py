@@ -11,7 +11,7 @@ from baselines.planner.rollouts import Rollouts
 from baselines.planner.round_placements import Key, RoundPlacements
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Snapshot
-from envs.simulation.replica import Replica
+from envs.simulation.seen.replica import Replica
 from envs.types import Allocation, ClusterSpec, MurmurationError
 
 ROUNDING = 1e-9  # a smaller share of a value is rounding

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import IntArray, MurmurationError
 
 MOST_LISTED = 2_000_000  # most categories that `Categories.all` lists

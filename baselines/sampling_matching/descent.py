@@ -10,7 +10,7 @@ import numpy as np
 from baselines.parts.ties import first_largest, less
 from baselines.sampling_matching.kernels import clear, seconds, throughput_in_category, total
 from baselines.sampling_matching.problem import Problem
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray, IntArray
 
 NEGLIGIBLE_SAVING = 1e-12  # of the objective: smaller gains count as rounding

@@ -8,7 +8,7 @@ import numpy as np
 
 from baselines.parts.ties import CLOSE, less
 from baselines.sampling_matching.problem import Problem
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray, IntArray
 
 

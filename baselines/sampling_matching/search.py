@@ -10,7 +10,7 @@ from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.descent import descend, grow_by_marginal_gain, shed, start_least
 from baselines.sampling_matching.kernels import expected_throughput, match_categories, match_category, total
 from baselines.sampling_matching.problem import Problem, compute_completion_seconds, of_jobs
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray, IntArray, MurmurationError
 
 JobOrder: TypeAlias = Literal["workload", "benefit", "lightest", "none"]

@@ -8,8 +8,8 @@ from baselines.parts.scalability import most_per_gpu
 from baselines.parts.submitted import SubmittedJobs
 from envs.performance import model_profile
 from envs.scheduling import ClusterView
-from envs.simulation.clearing import changed_placements
-from envs.simulation.market import Changes
+from envs.simulation.seen.clearing import changed_placements
+from envs.simulation.seen.market import Changes
 from envs.types import Configuration, FloatArray, IntArray, JobId, PerformanceError
 
 

@@ -17,12 +17,12 @@ from baselines.starling.tables import JobTables, NodeTables
 from baselines.starling.two_candidates import WriteCandidate
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
-from envs.simulation.clock import advance
-from envs.simulation.jit import as_argument, inlined, jit
-from envs.simulation.kernels import LOG_FULL, QUEUED, ROUND, RUNNING, attained_service, remaining_work, settle
-from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import clear_job, new_share
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import as_argument, inlined, jit
+from envs.simulation.world.arrays import World
+from envs.simulation.world.clock import advance
+from envs.simulation.world.kernels import LOG_FULL, QUEUED, ROUND, RUNNING, attained_service, remaining_work, settle
+from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shares import clear_job, new_share
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, JobId
 
 Decide: TypeAlias = Callable[[WriteCandidate, Present, JobTables, NodeTables, StarlingRules, int, Offsets], Proposal]

@@ -33,8 +33,8 @@ from baselines.starling.round import (
 )
 from baselines.starling.tables import JobTables, NodeTables
 from baselines.starling.two_candidates import WriteCandidate, writing
-from envs.simulation.jit import inlined, jit, shared
-from envs.simulation.ordered_set import fill_by_node
+from envs.simulation.compiled.jit import inlined, jit, shared
+from envs.simulation.world.ordered_set import fill_by_node
 from envs.types import BoolArray, FloatArray, IntArray
 
 DEPTH = 8  # the queue is considered until its least sizes would fill the cluster so many times

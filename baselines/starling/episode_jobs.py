@@ -10,8 +10,8 @@ from baselines.starling.knee import Knees, ScalingGroups
 from baselines.starling.tables import JobTables, tables_of_jobs
 from envs.scheduling import ClusterView
 from envs.simulation import ThroughputTable
-from envs.simulation.exact import ExactThroughputs
-from envs.simulation.world import World
+from envs.simulation.world.arrays import World
+from envs.simulation.world.exact import ExactThroughputs
 from envs.types import ClusterSpec, Configuration, FloatArray, IntArray, JobId, JobSpec
 
 RANGES = ("min_gpus", "max_gpus", "min_batch", "max_batch")  # of a job; jobs of one model that share them scale alike

@@ -10,7 +10,7 @@ from baselines.starling.room import clear_row, copy_candidate, count_gpus, equal
 from baselines.starling.round import ROW, JobForecast, Jobs, Nodes, StarlingRules, Variants
 from baselines.starling.scratch import PlacingScratch, new_scratch
 from baselines.starling.two_candidates import WriteCandidate, choose_by_part, write_merged_candidate
-from envs.simulation.jit import inlined, jit, part
+from envs.simulation.compiled.jit import inlined, jit, part
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 from envs.types.units import HOUR
 

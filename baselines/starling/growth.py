@@ -17,7 +17,7 @@ from baselines.starling.room import (
 from baselines.starling.round import Jobs, Nodes, StarlingRules
 from baselines.starling.scratch import PlacingScratch
 from baselines.starling.worth import MARGIN, NEGLIGIBLE_GAIN, after_delay, throughput_under
-from envs.simulation.jit import inlined, leaf
+from envs.simulation.compiled.jit import inlined, leaf
 from envs.types import FloatArray, IntArray
 
 

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from envs.simulation.jit import inlined
+from envs.simulation.compiled.jit import inlined
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
 NUM_QUANTILES = 8  # jobs of the prior

@@ -9,7 +9,7 @@ from baselines.parts.arrays import types_to_span
 from baselines.parts.scalability import AnalysedJobs
 from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import BoolArray, FloatArray, IntArray, JobId
 
 

@@ -17,12 +17,12 @@ from baselines.starling.scheduler import Starling
 from baselines.starling.tables import JobTables, NodeTables, tables_of_nodes
 from envs.scheduling import ClusterView
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
-from envs.simulation.clearing import placements_of
-from envs.simulation.exact import ExactThroughputs
-from envs.simulation.jit import jit
-from envs.simulation.market import BidArrays, Changes, Market, add_row, clear_changes, in_round, no_changes
-from envs.simulation.overriding import find_override
-from envs.simulation.world import World, slice_batch
+from envs.simulation.compiled.jit import jit
+from envs.simulation.seen.clearing import placements_of
+from envs.simulation.seen.market import BidArrays, Changes, Market, add_row, clear_changes, in_round, no_changes
+from envs.simulation.seen.overriding import find_override
+from envs.simulation.world.arrays import World, slice_batch
+from envs.simulation.world.exact import ExactThroughputs
 from envs.types import BoolArray, FloatArray, IntArray, MurmurationError
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from baselines.starling.round import Jobs, Nodes, SharedNodes, StarlingRules
-from envs.simulation.jit import jit, leaf, part
-from envs.simulation.shares import MEASURED, OFF, WORST_CASE
+from envs.simulation.compiled.jit import jit, leaf, part
+from envs.simulation.world.shares import MEASURED, OFF, WORST_CASE
 from envs.types import FloatArray, IntArray
 
 PART = 1.0 / 64.0  # the least amount of a resource for a GPU

@@ -7,7 +7,7 @@ Arguments recur: `free` int64[num_nodes], GPUs not given to a job yet; `row` int
 import numpy as np
 
 from baselines.starling.round import Nodes
-from envs.simulation.jit import leaf, part
+from envs.simulation.compiled.jit import leaf, part
 from envs.types import FloatArray, IntArray
 
 

@@ -20,7 +20,7 @@ from baselines.starling.tables import JobTables, NodeTables, tables_of_jobs, tab
 from baselines.starling.two_candidates import WriteCandidate
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
-from envs.simulation.kernels import LOG_FULL
+from envs.simulation.world.kernels import LOG_FULL
 from envs.types import (
     Allocation,
     ClusterSpec,

@@ -6,12 +6,12 @@ import numpy as np
 
 from baselines.starling.occupants import NO_OCCUPANTS, Occupants, nobody
 from baselines.starling.round import ROW, Jobs, Nodes
-from envs.simulation.jit import jit, leaf
+from envs.simulation.compiled.jit import jit, leaf
 from envs.types import FloatArray, IntArray
 
 
 class PlacingScratch(NamedTuple):
-    """Arrays without meaning between kernels, so that kernels allocate nothing; see `envs.simulation.jit.part`.
+    """Arrays without meaning between kernels, which allocate nothing; see `envs.simulation.compiled.jit.part`.
 
     Attributes:
         free: int64[num_nodes], GPUs not given to a job yet.

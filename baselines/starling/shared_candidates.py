@@ -22,7 +22,7 @@ from baselines.starling.room import (
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
 from baselines.starling.scratch import PlacingScratch, sum_up_free
 from baselines.starling.worth import MARGIN, after_delay
-from envs.simulation.jit import inlined, leaf, part
+from envs.simulation.compiled.jit import inlined, leaf, part
 from envs.types import FloatArray, IntArray
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from baselines.starling.knee import Knees
 from envs.performance.contention import MODES, Mode
-from envs.simulation.ordered_set import num_words
+from envs.simulation.world.ordered_set import num_words
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, ResourceTables, SharedResources
 
 
@@ -56,7 +56,7 @@ class NodeTables(NamedTuple):
         types: int64[num_nodes], GPU type of each.
         gpus: int64[num_nodes], GPUs of each, also while it is down.
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
-        words: number of words of an ordered set of nodes, see `envs.simulation.ordered_set`.
+        words: number of words of an ordered set of nodes, see `envs.simulation.world.ordered_set`.
         cpus: float64[num_nodes], cores of each; infinite where they are not shared.
         memory: float64[num_nodes], GB of each; infinite where it is not shared.
         link: float64[num_nodes], GB/s to other nodes.

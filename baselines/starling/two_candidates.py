@@ -29,7 +29,7 @@ from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
 from baselines.starling.scratch import NO_SCRATCH, PlacingScratch
 from baselines.starling.shared_candidates import fill_shared
 from baselines.starling.worth import after_delay, throughput_under
-from envs.simulation.jit import as_argument, inlined, part, shared_kernel
+from envs.simulation.compiled.jit import as_argument, inlined, part, shared_kernel
 from envs.types import FloatArray, IntArray
 
 WriteCandidate: TypeAlias = Callable[[bool, bool, IntArray, Jobs, Nodes, StarlingRules, PlacingScratch, IntArray], None]

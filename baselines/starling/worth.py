@@ -2,7 +2,7 @@
 
 from baselines.starling.room import count_gpus, equal, gpu_type_of
 from baselines.starling.round import Jobs
-from envs.simulation.jit import leaf
+from envs.simulation.compiled.jit import leaf
 from envs.types import IntArray, Seconds
 
 NEGLIGIBLE_GAIN = 1e-12  # smaller gains, relative to a job's present throughput, are rounding

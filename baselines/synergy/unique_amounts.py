@@ -7,7 +7,7 @@ fraction of its time. Otherwise the solver has to decide, since it breaks ties i
 
 import numpy as np
 
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray, IntArray
 
 MARGIN = 5.0  # multiple of the solver's gap by which the best choice must be ahead

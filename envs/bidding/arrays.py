@@ -9,9 +9,9 @@ from envs.bidding import columns
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.simulation import State, ThroughputTable
-from envs.simulation.by_reference import by_reference
-from envs.simulation.jit import leaf
-from envs.simulation.world import World, batch_world, episode_of
+from envs.simulation.compiled.by_reference import by_reference
+from envs.simulation.compiled.jit import leaf
+from envs.simulation.world.arrays import World, batch_world, episode_of
 from envs.types import FloatArray, IntArray
 
 Indices = npt.NDArray[np.int32]
@@ -41,7 +41,7 @@ class BiddingArrays(NamedTuple):
         listed: int64[num_job_rows], the job of each row of `jobs`, -1 for an empty row.
         row_of: int64[num_jobs], the row of each job, -1 if it has none.
         keys: float64[num_candidates], sort keys of the candidates.
-        first_row: int64[num_jobs], see `envs.simulation.market.gpus_after`.
+        first_row: int64[num_jobs], see `envs.simulation.seen.market.gpus_after`.
         node_sums: float64[num_nodes, 8].
         type_sums: float64[num_gpu_types, 3].
         contenders: int64[num_candidates, contenders], best places of each candidate, -1 for none.

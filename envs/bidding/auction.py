@@ -9,9 +9,9 @@ from envs.bidding.columns import BID_BATCH, BID_COLUMNS
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.episodes.candidates import Features
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
-from envs.simulation.clearing import fill_allocation
-from envs.simulation.market import Changes, Market, no_bids
-from envs.simulation.world import World, batch_world
+from envs.simulation.seen.clearing import fill_allocation
+from envs.simulation.seen.market import Changes, Market, no_bids
+from envs.simulation.world.arrays import World, batch_world
 from envs.types import Allocation, MurmurationError
 
 BidObservation = dict[str, npt.NDArray[np.generic]]

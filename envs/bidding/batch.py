@@ -9,10 +9,10 @@ from envs.bidding.spec import BiddingRules
 from envs.episodes import EpisodeBatch, Reward
 from envs.episodes.candidates import Features
 from envs.simulation import Setup
-from envs.simulation.clearing import plan_all
-from envs.simulation.fifo_market import FifoMarket
-from envs.simulation.kernels import LOG_FULL
-from envs.simulation.market import Market
+from envs.simulation.seen.clearing import plan_all
+from envs.simulation.seen.fifo_market import FifoMarket
+from envs.simulation.seen.market import Market
+from envs.simulation.world.kernels import LOG_FULL
 from envs.types import FloatArray, MurmurationError
 
 

@@ -127,7 +127,15 @@ LIMIT = 2.0
     BID_CORES,
     BID_BATCH,  # the batch size; only where the scenario lets it be chosen
 ) = range(7)
-BID_SCALE = (4.0, 2.0, 2.0, 1.0, 2.0, 1.0, 2.0)  # natural logarithms of factors, see `envs.simulation.market.BidArrays`
+BID_SCALE = (
+    4.0,
+    2.0,
+    2.0,
+    1.0,
+    2.0,
+    1.0,
+    2.0,
+)  # natural logarithms of factors, see `envs.simulation.seen.market.BidArrays`
 
 
 def names_of(prefix: str) -> tuple[str, ...]:

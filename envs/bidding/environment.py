@@ -19,7 +19,7 @@ from envs.episodes.parallel import AgentObservation
 from envs.episodes.scene import FREE, Scene
 from envs.episodes.standard import as_turns, ordered_turns
 from envs.simulation import Setup
-from envs.simulation.market import Market
+from envs.simulation.seen.market import Market
 from envs.types import MurmurationError
 from envs.workloads import Workload, WorkloadSource
 

@@ -16,8 +16,8 @@ of the number of nodes. Finding the best places takes one step for each pair of 
 from envs.bidding import columns as c
 from envs.bidding.arrays import NUM_EDGES, BiddingArrays
 from envs.bidding.observe import limit_features, log_count
-from envs.simulation.jit import leaf
-from envs.simulation.ordered_set import next_member
+from envs.simulation.compiled.jit import leaf
+from envs.simulation.world.ordered_set import next_member
 
 
 @leaf

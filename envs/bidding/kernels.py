@@ -10,12 +10,12 @@ from envs.bidding.graph import observe_graph
 from envs.bidding.observe import observe_job, observe_node, observe_pairs, observe_whole, sum_nodes, sum_types
 from envs.episodes.candidates import Features, enter_sorted, queue_key
 from envs.episodes.physics import size_of
-from envs.simulation.clock import advance
-from envs.simulation.jit import kernel, leaf, part
-from envs.simulation.kernels import LOG_FULL, ROUND, settle
-from envs.simulation.market import BidArrays, Changes, gpus_after, in_round, index_changes
-from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import share_on
+from envs.simulation.compiled.jit import kernel, leaf, part
+from envs.simulation.seen.market import BidArrays, Changes, gpus_after, in_round, index_changes
+from envs.simulation.world.clock import advance
+from envs.simulation.world.kernels import LOG_FULL, ROUND, settle
+from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shares import share_on
 from envs.types import FloatArray, IntArray
 
 

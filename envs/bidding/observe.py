@@ -38,10 +38,10 @@ from envs.episodes.physics import (
     type_throughput,
     wanted_amount,
 )
-from envs.simulation.jit import Records, leaf
-from envs.simulation.kernels import RUNNING, attained_service
-from envs.simulation.market import Changes, gpus_after
-from envs.simulation.shares import OFF, WORST_CASE, share_on
+from envs.simulation.compiled.jit import Records, leaf
+from envs.simulation.seen.market import Changes, gpus_after
+from envs.simulation.world.kernels import RUNNING, attained_service
+from envs.simulation.world.shares import OFF, WORST_CASE, share_on
 
 
 @leaf

@@ -13,7 +13,7 @@ from envs.episodes import EpisodeVectorEnv, Reward
 from envs.episodes.candidates import Features
 from envs.episodes.defaults import Illegal
 from envs.simulation import Setup
-from envs.simulation.market import Market
+from envs.simulation.seen.market import Market
 from envs.types import BoolArray, FloatArray, IntArray
 from envs.workloads import WorkloadSource
 

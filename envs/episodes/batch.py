@@ -13,10 +13,10 @@ from envs.episodes.predicted import PredictedEpisodes
 from envs.episodes.reward import Elapsed, Reward, TeamReward
 from envs.performance import DrawnModel
 from envs.simulation import EventLog, Scenario, Setup, SimulationView, State, ThroughputTable
-from envs.simulation.exact import ExactThroughputs
-from envs.simulation.kernels import END
 from envs.simulation.simulator import check_runnable
-from envs.simulation.world import World, batch_world
+from envs.simulation.world.arrays import World, batch_world
+from envs.simulation.world.exact import ExactThroughputs
+from envs.simulation.world.kernels import END
 from envs.types import ExecutionPlan, FloatArray, MurmurationError
 from envs.workloads import Workload
 

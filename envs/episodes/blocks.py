@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from envs.simulation import State, ThroughputTable
-from envs.simulation.throughput import NUM_LEVELS
-from envs.simulation.world import World, batch_world
+from envs.simulation.world.arrays import World, batch_world
+from envs.simulation.world.throughput import NUM_LEVELS
 from envs.types import FloatArray, IntArray
 
 

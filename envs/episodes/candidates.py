@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from envs.simulation.jit import Records, leaf
-from envs.simulation.kernels import attained_service, remaining_work
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import Records, leaf
+from envs.simulation.world.arrays import World
+from envs.simulation.world.kernels import attained_service, remaining_work
 from envs.types import FloatArray, IntArray
 
 Features = npt.NDArray[np.float32]

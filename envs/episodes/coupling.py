@@ -15,8 +15,8 @@ from envs.episodes.physics import (
     stage_loss,
     wanted_amount,
 )
-from envs.simulation.jit import Records, leaf
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import Records, leaf
+from envs.simulation.world.arrays import World
 from envs.types import FloatArray
 
 # Sums over the jobs on a node.

@@ -13,14 +13,14 @@ import numpy as np
 
 from envs.episodes.blocks import TableBlocks
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
-from envs.simulation.beliefs import Beliefs, Seen, note_seen
-from envs.simulation.by_reference import by_reference
-from envs.simulation.clock import advance
-from envs.simulation.jit import RepeatedKernel, kernel, part
-from envs.simulation.kernels import END, LOG_FULL, settle
-from envs.simulation.shares import clear_job, set_share
-from envs.simulation.snapshot_kernels import copy_episode, use_own_throughputs
-from envs.simulation.world import World, episode_of
+from envs.simulation.compiled.by_reference import by_reference
+from envs.simulation.compiled.jit import RepeatedKernel, kernel, part
+from envs.simulation.known.beliefs import Beliefs, Seen, note_seen
+from envs.simulation.seen.snapshot_kernels import copy_episode, use_own_throughputs
+from envs.simulation.world.arrays import World, episode_of
+from envs.simulation.world.clock import advance
+from envs.simulation.world.kernels import END, LOG_FULL, settle
+from envs.simulation.world.shares import clear_job, set_share
 from envs.types import ExecutionPlan, FloatArray, IntArray
 from envs.workloads import Workload
 
@@ -75,7 +75,7 @@ def show_round(true: World, seen: World, b: int, listed: IntArray, sizes: IntArr
     Args:
         true, seen: both sides.
         b: the episode.
-        listed, sizes: see `envs.simulation.snapshot_kernels.copy_episode`.
+        listed, sizes: see `envs.simulation.seen.snapshot_kernels.copy_episode`.
     """
     source, target = episode_of(true, b), episode_of(seen, b)
     copy_episode(source, target, listed, listed[:0], sizes, source.episode[0].next_job, True)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from envs.simulation.jit import Records, leaf
-from envs.simulation.job_throughput import level_of
-from envs.simulation.kernels import RUNNING
-from envs.simulation.shares import MEASURED, OFF, WORST_CASE
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import Records, leaf
+from envs.simulation.world.arrays import World
+from envs.simulation.world.job_throughput import level_of
+from envs.simulation.world.kernels import RUNNING
+from envs.simulation.world.shares import MEASURED, OFF, WORST_CASE
 
 CPUS, MEMORY = 0, 1  # last axis of `world.saturating`
 

@@ -3,10 +3,8 @@
 import numpy as np
 
 from envs.simulation import Setup, ThroughputTable
-from envs.simulation.clock import advance
-from envs.simulation.jit import RepeatedKernel, kernel
-from envs.simulation.kernels import LOG_FULL, ROUND, settle
-from envs.simulation.predictions import (
+from envs.simulation.compiled.jit import RepeatedKernel, kernel
+from envs.simulation.known.predictions import (
     QUARTILES,
     Predictions,
     list_jobs_present,
@@ -14,7 +12,9 @@ from envs.simulation.predictions import (
     remaining_outcomes,
     show_predicted,
 )
-from envs.simulation.world import World, episode_of
+from envs.simulation.world.arrays import World, episode_of
+from envs.simulation.world.clock import advance
+from envs.simulation.world.kernels import LOG_FULL, ROUND, settle
 from envs.types import FloatArray, IntArray
 from envs.workloads import Workload
 
@@ -26,7 +26,7 @@ def reach_round_to_predict(batch: World, b: int, present: IntArray, done: FloatA
     Args:
         batch: all episodes.
         b: the episode.
-        present, done: see `envs.simulation.predictions.list_jobs_present`.
+        present, done: see `envs.simulation.known.predictions.list_jobs_present`.
         count: int64[1], overwritten by their number.
 
     Returns:
@@ -42,7 +42,7 @@ def reach_round_to_predict(batch: World, b: int, present: IntArray, done: FloatA
 
 @kernel
 def show_predictions(batch: World, b: int, present: IntArray, work: FloatArray) -> None:
-    """Call `envs.simulation.predictions.show_predicted` for an episode."""
+    """Call `envs.simulation.known.predictions.show_predicted` for an episode."""
     show_predicted(episode_of(batch, b), present, work)
 
 
@@ -73,7 +73,7 @@ class PredictedEpisodes:
         self._predictions[b] = Predictions(self._setup, workload, table)
 
     def work(self, b: int) -> FloatArray:
-        """float64[num_jobs, NUM_OUTCOMES]: see `envs.simulation.predictions.Predictions`."""
+        """float64[num_jobs, NUM_OUTCOMES]: see `envs.simulation.known.predictions.Predictions`."""
         return self._of(b).work
 
     def pass_time(self, b: int, batch: World) -> int:

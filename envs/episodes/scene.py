@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from envs.simulation import State
-from envs.simulation.state import Status
+from envs.simulation.world.state import Status
 from envs.types import ClusterSpec, FloatArray, IntArray, Seconds
 
 FREE = -1

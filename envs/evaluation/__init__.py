@@ -1,7 +1,6 @@
 """Comparison of schedulers: runs, paired statistics, tables of numbers.
 
-Import `envs.evaluation.report` (printed tables and result files), `envs.evaluation.plots` and `envs.evaluation.gantt`
-(pictures) directly. This package does not import them, so that computing results loads neither rich nor matplotlib.
+Pictures are in `envs.pictures`, reports in `murmuration.reports`: computing results loads neither rich nor matplotlib.
 """
 
 from envs.evaluation.compare import compare_schedulers

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from envs.metrics.timeline import counted_once, owner_leaves, segments
 from envs.performance import find_throughput
 from envs.simulation import EventKind, RunResult, Setup
-from envs.simulation.throughput import level_nodes, node_level
+from envs.simulation.world.throughput import level_nodes, node_level
 from envs.types import BoolArray, Configuration, ExecutionPlan, FloatArray, ImpossibleResultError, IntArray
 from envs.workloads import Workload
 from envs.workloads.classes import classes_of

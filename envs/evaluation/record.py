@@ -30,7 +30,7 @@ from envs.evaluation.record_schema import DIGITS, FORMAT, JOB_DIGITS, RecordErro
 from envs.evaluation.task import hash_text, to_hashable
 from envs.metrics import Summary
 from envs.simulation import WORLD_VERSION, Scenario, Setup, ThroughputTable
-from envs.simulation.ideal import ideal_throughput
+from envs.simulation.world.ideal import ideal_throughput
 from envs.types import FloatArray, MurmurationError
 from envs.workloads import Workload
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.simulation.heap import ENTRY, Places, comes_first, heap_push, heap_remove
-from envs.simulation.jit import Records, kernel, part
+from envs.simulation.compiled.jit import Records, kernel, part
+from envs.simulation.world.heap import ENTRY, Places, comes_first, heap_push, heap_remove
 from envs.types import FloatArray, Seconds
 
 

@@ -11,10 +11,10 @@ from envs.options.rules import CHANGES, PLACINGS, TURNS, OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.tuning import TuningTable, tunings_under
 from envs.simulation import Setup, State, ThroughputTable
-from envs.simulation.by_reference import by_reference
-from envs.simulation.jit import Records, leaf
-from envs.simulation.predictions import QUARTILES
-from envs.simulation.world import World, episode_of
+from envs.simulation.compiled.by_reference import by_reference
+from envs.simulation.compiled.jit import Records, leaf
+from envs.simulation.known.predictions import QUARTILES
+from envs.simulation.world.arrays import World, episode_of
 from envs.types import ClusterSpec, FloatArray, IntArray
 
 RULES = np.dtype(

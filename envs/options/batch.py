@@ -14,9 +14,9 @@ from envs.options.rules import OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.tuning import tunings_under
 from envs.simulation import Setup
-from envs.simulation.jit import RepeatedKernel
-from envs.simulation.kernels import END, LOG_FULL, ROUND
-from envs.simulation.state import Status
+from envs.simulation.compiled.jit import RepeatedKernel
+from envs.simulation.world.kernels import END, LOG_FULL, ROUND
+from envs.simulation.world.state import Status
 from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
 
 MOST_OPTIONS = 1 << 16  # room for the options of one decision, at most

@@ -22,7 +22,7 @@ from envs.options.features import (
     write_option,
     write_place,
 )
-from envs.simulation.jit import leaf, part
+from envs.simulation.compiled.jit import leaf, part
 
 CHANGES, KEPT_AT, ARE_KEPT, KEPT_JOBS = range(4)  # of `KeptRows.clock`
 

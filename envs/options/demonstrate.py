@@ -20,9 +20,9 @@ import numpy as np
 from envs.options.arrays import OPTION_ROW, OptionArrays
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
 from envs.options.kernels import list_decision
-from envs.simulation.exact import PARTS
-from envs.simulation.kernels import RUNNING
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.world.exact import PARTS
+from envs.simulation.world.kernels import RUNNING
+from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.types import Allocation, JobId, NodeId, Placement
 
 GpusByNode = Mapping[NodeId, int]

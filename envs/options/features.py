@@ -90,11 +90,11 @@ from envs.options.columns import (
 )
 from envs.options.listing import needs_gpus
 from envs.options.tuned import log_batch, named_level, throughput_when_tuned
-from envs.simulation.jit import Records, leaf, part
-from envs.simulation.job_throughput import combined_throughput, kept_beside, kept_beside_partner, level_of
-from envs.simulation.kernels import RUNNING, attained_service, remaining_work
-from envs.simulation.shares import OFF, share_on
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import Records, leaf, part
+from envs.simulation.world.arrays import World
+from envs.simulation.world.job_throughput import combined_throughput, kept_beside, kept_beside_partner, level_of
+from envs.simulation.world.kernels import RUNNING, attained_service, remaining_work
+from envs.simulation.world.shares import OFF, share_on
 from envs.types import FloatArray
 
 

@@ -6,10 +6,10 @@ from envs.options.columns import EVICT, MOVE, SHARE, TUNE, WAIT
 from envs.options.features import write_features
 from envs.options.listing import TAKES_TURNS, is_idle, list_options, needs_gpus
 from envs.options.tuned import tune_job
-from envs.simulation.clock import advance
-from envs.simulation.jit import kernel, leaf, part
-from envs.simulation.kernels import END, LOG_FULL, ROUND, settle
-from envs.simulation.shares import clear_job, join_job, set_share
+from envs.simulation.compiled.jit import kernel, leaf, part
+from envs.simulation.world.clock import advance
+from envs.simulation.world.kernels import END, LOG_FULL, ROUND, settle
+from envs.simulation.world.shares import clear_job, join_job, set_share
 from envs.types import IntArray
 
 ROUND_OVER = 3  # a further result code: Python lets time pass (`envs.episodes.hidden`, `envs.episodes.predicted`)

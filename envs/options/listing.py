@@ -16,11 +16,11 @@ from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTIO
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
 from envs.options.rules import CHANGES, PLACINGS, TURNS
 from envs.options.tuned import can_tune, names_nothing
-from envs.simulation.jit import Records, leaf
-from envs.simulation.job_throughput import level_of, runs_beside
-from envs.simulation.kernels import QUEUED, RUNNING
-from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import share_on
+from envs.simulation.compiled.jit import Records, leaf
+from envs.simulation.world.job_throughput import level_of, runs_beside
+from envs.simulation.world.kernels import QUEUED, RUNNING
+from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shares import share_on
 
 ALLOWS_RESIZE, ALLOWS_MOVE = CHANGES.index("resize"), CHANGES.index("move")
 TAKES_TURNS = TURNS.index("turns")

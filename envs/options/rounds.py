@@ -11,9 +11,9 @@ from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
 from envs.options.tuning import tunings_under
 from envs.simulation import SimulationView, Snapshot, State, ThroughputTable
-from envs.simulation.predictions import QUARTILES, quantiles_left
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
-from envs.simulation.world import batch_world
+from envs.simulation.known.predictions import QUARTILES, quantiles_left
+from envs.simulation.world.arrays import batch_world
+from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.types import Allocation, ExecutionPlan, JobId, NodeId, Placement
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 
 from envs.options.arrays import OptionArrays
-from envs.simulation.exact import PARTS
-from envs.simulation.jit import Records, leaf
-from envs.simulation.job_throughput import combined_throughput, slowest_link
-from envs.simulation.requested import least_amount
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY, OFF, begin_change, clear_named_settings
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import Records, leaf
+from envs.simulation.world.arrays import World
+from envs.simulation.world.exact import PARTS
+from envs.simulation.world.job_throughput import combined_throughput, slowest_link
+from envs.simulation.world.requested import least_amount
+from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY, OFF, begin_change, clear_named_settings
 
 
 @leaf

@@ -22,9 +22,9 @@ from envs.options.rules import OptionRules
 from envs.performance import find_throughput, model_profile
 from envs.performance.batch_size import batch_sizes
 from envs.simulation import Setup, ThroughputTable
-from envs.simulation.by_reference import by_reference
-from envs.simulation.exact import PARTS, ExactThroughputs
-from envs.simulation.throughput import EXACT_NODES
+from envs.simulation.compiled.by_reference import by_reference
+from envs.simulation.world.exact import PARTS, ExactThroughputs
+from envs.simulation.world.throughput import EXACT_NODES
 from envs.types import Configuration, FloatArray, IntArray, PerformanceError, Placement
 
 LEVELS = (0.5, 1.0)  # of cores, then of memory: fractions of what saturates a GPU

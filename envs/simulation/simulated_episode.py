@@ -7,20 +7,20 @@ from typing import NoReturn
 import numpy as np
 
 from envs.scheduling import ClusterView
-from envs.simulation import kernels, requested
-from envs.simulation.beliefs import Beliefs
+from envs.simulation.compiled.jit import Records
 from envs.simulation.entries import end_round, next_round
-from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
-from envs.simulation.ideal import ideal_throughput
-from envs.simulation.jit import Records
-from envs.simulation.predictions import Predictions
-from envs.simulation.requested import REQUESTED, plan_requested
+from envs.simulation.known.beliefs import Beliefs
+from envs.simulation.known.predictions import Predictions
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.setup import Setup
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
-from envs.simulation.state import State
-from envs.simulation.throughput import ThroughputTable, node_level
-from envs.simulation.world import World, world_of
+from envs.simulation.world import kernels, requested
+from envs.simulation.world.arrays import World, world_of
+from envs.simulation.world.exact import PARTS, ExactThroughputs, whole_parts
+from envs.simulation.world.ideal import ideal_throughput
+from envs.simulation.world.requested import REQUESTED, plan_requested
+from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.world.state import State
+from envs.simulation.world.throughput import ThroughputTable, node_level
 from envs.types import (
     Allocation,
     AllocationError,

@@ -7,20 +7,20 @@ from typing import Protocol, TypeGuard, runtime_checkable
 import numpy as np
 
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation.beliefs import Beliefs, Seen
+from envs.simulation.compiled.jit import working_seconds
 from envs.simulation.entries import find_jobs_present, find_seen, set_estimates
-from envs.simulation.exact import ExactThroughputs
-from envs.simulation.jit import working_seconds
-from envs.simulation.overriding import find_definer, find_override
-from envs.simulation.predictions import Predictions
+from envs.simulation.known.beliefs import Beliefs, Seen
+from envs.simulation.known.predictions import Predictions
 from envs.simulation.result import RunResult
+from envs.simulation.seen.overriding import find_definer, find_override
+from envs.simulation.seen.snapshot import SimulationView
 from envs.simulation.setup import Setup
 from envs.simulation.simulated_episode import SimulatedEpisode
-from envs.simulation.snapshot import SimulationView
-from envs.simulation.state import State
-from envs.simulation.throughput import ThroughputTable
 from envs.simulation.watch import DecisionWatch
 from envs.simulation.whole_episode import WholeEpisode
+from envs.simulation.world.exact import ExactThroughputs
+from envs.simulation.world.state import State
+from envs.simulation.world.throughput import ThroughputTable
 from envs.types import Allocation, AllocationError, ClusterError, ClusterSpec, Seconds
 from envs.workloads import Workload
 

@@ -4,12 +4,12 @@ from functools import cached_property
 
 import numpy as np
 
-from envs.simulation.exact import ExactThroughputs
+from envs.simulation.seen.snapshot import SimulationView
 from envs.simulation.setup import Setup
 from envs.simulation.simulated_episode import SimulatedEpisode
-from envs.simulation.snapshot import SimulationView
-from envs.simulation.state import State
-from envs.simulation.throughput import ThroughputTable
+from envs.simulation.world.exact import ExactThroughputs
+from envs.simulation.world.state import State
+from envs.simulation.world.throughput import ThroughputTable
 from envs.workloads import Workload
 
 

@@ -9,7 +9,7 @@ from envs.evaluation.task import Task, hash_problem
 from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler, ThroughputEstimator, WorkPredictor
 from envs.simulation import Scenario, Setup, check_unseen, train_predictor
-from envs.simulation.jit import on_first_compilation
+from envs.simulation.compiled.jit import on_first_compilation
 from envs.types import ClusterSpec, TraceError
 from envs.workloads import TraceSource, Workload, WorkloadSource
 from murmuration.config.arguments import BATCH_SCHEDULERS, SLOW_SCHEDULERS, SLOWEST_SCHEDULERS

@@ -8,7 +8,6 @@ from pathlib import Path
 from envs.evaluation.archive import ARCHIVE_SUFFIX
 from envs.evaluation.compare import compare_schedulers
 from envs.evaluation.files import write_whole
-from envs.evaluation.page import task_table
 from envs.evaluation.record import digest_records
 from envs.evaluation.task import Task
 from envs.types import TraceError, did_you_mean
@@ -19,6 +18,7 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs, describe_task, find_hash, leave_out
 from murmuration.config.plain import load_json
 from murmuration.records.recorded import RECORDS_FOLDER, consult_records, count_remarks
+from murmuration.reports.page import task_table
 
 NO_TASK = "none"
 TASKS = [name for name in list_choices("task") if name != NO_TASK]

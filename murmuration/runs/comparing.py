@@ -13,9 +13,7 @@ from rich.table import Table
 from envs.evaluation import Comparison
 from envs.evaluation.failure import Failure
 from envs.evaluation.files import file_part
-from envs.evaluation.report import run_comparison, write_report
-from envs.evaluation.texts import wide_console
-from envs.evaluation.webpage import PageExtras
+from envs.pictures.texts import wide_console
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from murmuration.config.descriptions import ComparisonRun
@@ -30,6 +28,8 @@ from murmuration.config.inputs import (
 )
 from murmuration.config.provenance import add_provenance, trace_hashes
 from murmuration.records.recorded import Recorded, consult_records
+from murmuration.reports.report import run_comparison, write_report
+from murmuration.reports.webpage import PageExtras
 from murmuration.runs.spreading import find_spread
 
 

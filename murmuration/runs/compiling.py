@@ -8,7 +8,7 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from envs.evaluation.compiling import CompilingColumn
-from envs.evaluation.texts import TaskText, TextConsole
+from envs.pictures.texts import TaskText, TextConsole
 from envs.registration import VECTOR_ENVS, make_batched
 from envs.scheduling import Scheduler
 from envs.simulation import Simulator, run_episode

@@ -14,9 +14,9 @@ from agents.saving import read_state
 from agents.training import STATE, TrainingState
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.files import write_figure, write_frame
-from envs.evaluation.report import DOTS_PER_INCH
 from murmuration.config.descriptions import CurvesRun
 from murmuration.config.errors import ChoiceError
+from murmuration.reports.report import DOTS_PER_INCH
 from murmuration.runs.comparing import print_frame
 from murmuration.runs.policies import seed_folders
 

@@ -27,10 +27,10 @@ from deployment.slurm.rest import find_adapter
 from deployment.slurm.testbed import find_testbed
 from deployment.state import ClusterState, JobState
 from envs.evaluation.files import write_frame, write_whole
-from envs.evaluation.texts import wide_console
+from envs.pictures.texts import wide_console
 from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Setup, Simulator, run_episode
-from envs.simulation.exact import ExactThroughputs
+from envs.simulation.world.exact import ExactThroughputs
 from envs.types import Seconds, as_line
 from envs.workloads import Workload
 from murmuration.config.descriptions import DeploymentRun

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from agents.interface import InterfaceLoss
 from envs.evaluation.files import write_frame
+from envs.options.interface import InterfaceLoss
 from murmuration.runs.comparing import print_frame
 
 

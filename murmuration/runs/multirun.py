@@ -10,9 +10,9 @@ from rich.table import Table
 
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.files import write_frame
-from envs.evaluation.table import number
-from envs.evaluation.texts import wide_console
+from envs.pictures.texts import wide_console
 from murmuration.config.outcomes import FinishedRun, objective_of, rows_with_figures
+from murmuration.reports.table import number
 
 
 def summarise_multirun(runs: Sequence[FinishedRun], folder: Path) -> pd.DataFrame:

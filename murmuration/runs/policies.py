@@ -14,7 +14,7 @@ from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.policies.options.priorities import LearnedPriorities
 from baselines.rltune import Rltune
 from envs.scheduling import Scheduler
-from envs.simulation.market import Market
+from envs.simulation.seen.market import Market
 from envs.types import CheckpointError
 from murmuration.config.building import Component, build_object
 from murmuration.config.choices import CHECKPOINTS, find_shipped, list_choices, read_choice

@@ -25,7 +25,7 @@ from agents.validation import ValidationFigures
 from envs.bidding import BiddingSettings
 from envs.options import OptionSettings
 from envs.scheduling import Scheduler
-from envs.simulation.market import Market
+from envs.simulation.seen.market import Market
 from envs.types import CheckpointError
 from murmuration.config.building import Component, build_object
 from murmuration.config.descriptions import SeedRun

@@ -8,7 +8,6 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingC
 
 from envs.evaluation.compiling import CompilingColumn
 from envs.evaluation.spread import one_after_another
-from envs.evaluation.texts import TaskText, wide_console
 from envs.evaluation.tuning import (
     EvaluationCallback,
     ImprovementCallback,
@@ -20,6 +19,7 @@ from envs.evaluation.tuning import (
     draw_problem_set,
     improvement,
 )
+from envs.pictures.texts import TaskText, wide_console
 from envs.scheduling import Scheduler
 from envs.types import FloatArray
 from murmuration.config.building import Component, build_object

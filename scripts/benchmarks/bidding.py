@@ -15,8 +15,8 @@ from envs.bidding.reference import BidObserver, reference_edges
 from envs.episodes.candidates import Features
 from envs.performance import default_model
 from envs.simulation import Setup, State
-from envs.simulation.clearing import placements_of
 from envs.simulation.reference import reference_at
+from envs.simulation.seen.clearing import placements_of
 
 MOST_NODES = 1024  # bids are kept for every pair of a job and a node; on larger clusters they need too much memory
 BATCH = 16  # episodes on up to 8 nodes; fewer on more

@@ -21,8 +21,8 @@ from benchmarks.report import Report
 from benchmarks.suite import Suite
 from benchmarks.timing import cpu_seconds
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
-from envs.simulation.market import BidArrays, Changes, Market
-from envs.simulation.world import World
+from envs.simulation.seen.market import BidArrays, Changes, Market
+from envs.simulation.world.arrays import World
 from murmuration.config.describe import describe_further
 from murmuration.config.inputs import build_inputs
 

@@ -26,7 +26,7 @@ from benchmarks.worlds import FULL, Size, load_three_quarters
 from envs.options import OptionBatch, OptionRules
 from envs.options.reference import ReferenceOptions
 from envs.simulation.reference import reference_at
-from envs.simulation.state import State
+from envs.simulation.world.state import State
 from murmuration.config.describe import describe_further
 from murmuration.config.inputs import build_inputs
 

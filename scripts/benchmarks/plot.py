@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 
 from benchmarks.report import Report
 from envs.evaluation.files import write_figure
-from envs.evaluation.texts import plot_text
+from envs.pictures.texts import plot_text
 
 # Panel: title, unit, and its lines as (part, beginning of the figure's name, label).
 EVENTS = ("engine", "FIFO, full model", "compiled"), ("engine", "reference engine", "reference")

@@ -12,13 +12,13 @@ from benchmarks.suite import Suite
 from benchmarks.timing import cpu_seconds
 from benchmarks.worlds import FULL, FifoEpisode, Size
 from envs.simulation import Scenario
-from envs.simulation.clock import pass_to_decision
-from envs.simulation.jit import kernel, leaf
-from envs.simulation.job_throughput import runs_beside
-from envs.simulation.kernels import LOG_FULL, ROUND, take_effect
-from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import join_job
-from envs.simulation.world import World
+from envs.simulation.compiled.jit import kernel, leaf
+from envs.simulation.world.arrays import World
+from envs.simulation.world.clock import pass_to_decision
+from envs.simulation.world.job_throughput import runs_beside
+from envs.simulation.world.kernels import LOG_FULL, ROUND, take_effect
+from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shares import join_job
 from envs.types import IntArray
 
 MOST_COST = 1.5  # of an event with sharing on, over one with sharing off

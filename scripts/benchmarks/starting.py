@@ -26,7 +26,7 @@ find_hash(problem, build_inputs(problem), problem.task)
 LIBRARIES = "import numba, scipy, gymnasium, pettingzoo, yaml"  # third-party packages that any start imports
 # As the scripts do it.
 ANNOUNCE = """
-from envs.simulation.jit import on_first_compilation
+from envs.simulation.compiled.jit import on_first_compilation
 on_first_compilation(lambda: print("compiling"))
 """
 # A small episode in rounds: what a comparison of heuristics needs.

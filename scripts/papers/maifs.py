@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from envs.evaluation.comparison import Comparison
-from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.statistics import Estimate
 from experiments.performance.reproduction import Reproduction
 from murmuration.config.choices import CONF
@@ -17,6 +16,7 @@ from murmuration.config.describe import compose_comparison
 from murmuration.config.descriptions import RecordChoice
 from murmuration.config.inputs import build_inputs, describe_task
 from murmuration.records.recorded import RECORDS_FOLDER, TaskRecords, consult_records
+from murmuration.reports.report import run_comparison, write_report
 from murmuration.runs.policies import load_policies
 
 PUBLISHED = {"mean JCT": 46.0, "makespan": 44.0}  # per cent less, at most: abstract of TPDS 36(3), 391-406, 2025

@@ -2,8 +2,8 @@
 
 import ast
 
-ENGINE_SIDE = "_engine_side"  # see `envs.simulation.view.ViewSource`
-VIEWS = ("envs/simulation/view.py", "envs/simulation/snapshot.py", "envs/types/sealed.py")
+ENGINE_SIDE = "_engine_side"  # see `envs.simulation.seen.view.ViewSource`
+VIEWS = ("envs/simulation/seen/view.py", "envs/simulation/seen/snapshot.py", "envs/types/sealed.py")
 
 
 def uses(tree: ast.Module) -> list[int]:

@@ -44,8 +44,8 @@ ALLOWED_IDENTIFIERS = {
 # (path, identifier) pairs that are allowed in one file, and why.
 ALLOWED_IN_FILE = {
     ("deployment/kubernetes.py", "kind"): "the field of Kubernetes' API",
-    ("envs/simulation/clock.py", "kind"): "the kind of an event",
-    ("envs/simulation/kernels.py", "kind"): "the kind of an event",
+    ("envs/simulation/world/clock.py", "kind"): "the kind of an event",
+    ("envs/simulation/world/kernels.py", "kind"): "the kind of an event",
     ("envs/simulation/log.py", "kind"): "the kind of an event",
     ("envs/simulation/reference/log.py", "kind"): "the kind of an event",
     ("murmuration/soak/fuzzing/readers.py", "batch_host"): "the field of squeue --json",

@@ -6,8 +6,8 @@ import types
 
 import pytest
 
-from envs.evaluation.table import all_columns
 from murmuration.config.describe import compose_comparison
+from murmuration.reports.table import all_columns
 from murmuration.runs.comparing import play_comparison
 from tests.architecture.test_commands import commands
 

@@ -164,13 +164,13 @@ def test_the_paths_of_a_job_an_action_and_a_setting_are_those_of_the_code(pages,
 @pytest.mark.parametrize(
     ("row", "found"),
     [
-        ("| a | `envs/simulation/clock.py` | `events_now` |", []),
+        ("| a | `envs/simulation/world/clock.py` | `events_now` |", []),
         ("| a | `envs/simulation/clocks.py` | `events_now` |", ["envs/simulation/clocks.py events_now"]),
-        ("| a | `envs/simulation/clock.py` | `State.log` |", ["envs/simulation/clock.py State.log"]),
-        ("| a | `envs/simulation/state.py` | `State.log`, called by `SimulatedEpisode.result` |", []),
+        ("| a | `envs/simulation/world/clock.py` | `State.log` |", ["envs/simulation/world/clock.py State.log"]),
+        ("| a | `envs/simulation/world/state.py` | `State.log`, called by `SimulatedEpisode.result` |", []),
         (
-            "| a | `envs/simulation/state.py` | `State.log`, called by `SimulatedEpisode.apply` |",
-            ["envs/simulation/state.py State.log SimulatedEpisode.apply"],
+            "| a | `envs/simulation/world/state.py` | `State.log`, called by `SimulatedEpisode.apply` |",
+            ["envs/simulation/world/state.py State.log SimulatedEpisode.apply"],
         ),
     ],
 )
@@ -184,8 +184,9 @@ def test_a_stale_pointer_on_a_page_is_seen(repository):
 
 
 def test_a_wrong_file_is_seen(trees):
-    text = "`State` in `envs/simulation/state.py`, `State` of `envs/simulation/world.py`, `f` in `envs/absent.py`"
-    assert list(misplaced(text, trees)) == ["envs/simulation/world.py State", "envs/absent.py f"]
+    places = ("envs/simulation/world/state.py", "envs/simulation/world/arrays.py")
+    text = "`State` in `{}`, `State` of `{}`, `f` in `envs/absent.py`".format(*places)
+    assert list(misplaced(text, trees)) == ["envs/simulation/world/arrays.py State", "envs/absent.py f"]
 
 
 def test_docstrings_point_to_what_there_is(trees, repository):
@@ -195,10 +196,10 @@ def test_docstrings_point_to_what_there_is(trees, repository):
 
 def test_a_variable_named_like_a_module_is_no_pointer(repository):
     tree = ast.parse('def f(state):\n    """What `state.anything` holds."""')
-    assert list(dangling("envs/simulation/kernels.py", tree, repository)) == []
+    assert list(dangling("envs/simulation/world/kernels.py", tree, repository)) == []
     tree = ast.parse('def f(other):\n    """What `state.anything` holds."""')
-    assert list(dangling("envs/simulation/kernels.py", tree, repository)) == [
-        "envs/simulation/kernels.py:2 state.anything"
+    assert list(dangling("envs/simulation/world/kernels.py", tree, repository)) == [
+        "envs/simulation/world/kernels.py:2 state.anything"
     ]
 
 
@@ -209,8 +210,8 @@ def test_a_variable_named_like_a_module_is_no_pointer(repository):
         ("See `envs.simulation.settle`.", ["envs.simulation.settle"]),
         ("See `envs.types.NodeSpec.num_gpus`.", []),
         ("See `envs.types.NodeSpec.num_cpus`.", ["envs.types.NodeSpec.num_cpus"]),
-        ("See `jit.jit` and `numpy.array`.", []),
-        ("See `jit.absent`.", ["jit.absent"]),
+        ("See `clock.events_now` and `numpy.array`.", []),
+        ("See `clock.absent`.", ["clock.absent"]),
         ("See `docs/world.md` and `envs/simulation/`.", []),
         ("See `docs/word.md`.", ["docs/word.md"]),
         ("See `docs/`, `docs/absent/` and `output.csv` of a run.", ["docs/absent/"]),
@@ -219,6 +220,6 @@ def test_a_variable_named_like_a_module_is_no_pointer(repository):
 )
 def test_a_stale_pointer_is_seen(text, found, repository):
     tree = ast.parse(f'"""{text}"""')
-    assert list(dangling("envs/simulation/kernels.py", tree, repository)) == [
-        f"envs/simulation/kernels.py:1 {pointer}" for pointer in found
+    assert list(dangling("envs/simulation/world/kernels.py", tree, repository)) == [
+        f"envs/simulation/world/kernels.py:1 {pointer}" for pointer in found
     ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-HOME = "envs/evaluation/texts.py"
+HOME = "envs/pictures/texts.py"
 PILLOW = "envs/episodes/drawing.py"  # it draws with Pillow, which knows no mathematics
 # What may be imported from rich: what renders no text of its own, or takes a `TextConsole`.
 ALLOWED = {

@@ -130,7 +130,9 @@ def test_a_changed_page_selects_the_tests_of_pages(real):
     assert {*ON_PAGES} <= chosen.keys()
 
 
-@pytest.mark.parametrize("changed", ["envs/simulation/kernels.py", "envs/simulation/jit.py", "tests/conftest.py"])
+@pytest.mark.parametrize(
+    "changed", ["envs/simulation/world/kernels.py", "envs/simulation/compiled/jit.py", "tests/conftest.py"]
+)
 def test_a_changed_kernel_or_conftest_selects_the_core_set(real, changed):
     assert {test.path for test in real.choose([changed]) if test.distance == 0} == {*CORE}
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.simulation import EventKind, RunResult, Scenario
-from envs.simulation.throughput import level_nodes, node_level
+from envs.simulation.world.throughput import level_nodes, node_level
 from envs.types import ClusterSpec, Configuration, GpuSeconds, JobId, NodeId, Samples, Seconds
 
 Held = dict[NodeId, int]  # GPUs by node; empty while a job holds none

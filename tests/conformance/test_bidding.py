@@ -9,8 +9,8 @@ import pytest
 from baselines.fifo import Fifo
 from envs.bidding import BiddingRules
 from envs.simulation import EventKind, Failures, Information, Rounds, Scenario, Setup, Simulator, run_episode
-from envs.simulation.fifo_market import FifoMarket
-from envs.simulation.market import Market
+from envs.simulation.seen.fifo_market import FifoMarket
+from envs.simulation.seen.market import Market
 from tests.conformance.audit import check_run
 from tests.conformance.random_worlds import random_world
 from tests.conformance.worlds import CLUSTERS, HETEROGENEOUS, SCENARIOS, Curved

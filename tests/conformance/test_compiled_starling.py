@@ -11,7 +11,7 @@ from baselines.starling import Starling
 from baselines.starling.compiled import changed_rows, deciding, propose
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from envs.simulation import RunResult, Scenario, Setup, Simulator, run_episode
-from envs.simulation.state import State
+from envs.simulation.world.state import State
 from envs.types import ClusterError, ClusterSpec, FloatArray, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import random_world

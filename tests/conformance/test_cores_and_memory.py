@@ -3,8 +3,8 @@
 import pytest
 
 from envs.simulation import Simulator
-from envs.simulation.exact import PARTS
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.world.exact import PARTS
+from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.types import AllocationError
 from tests.conformance.random_worlds import RandomWorld, random_world
 

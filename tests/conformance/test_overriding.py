@@ -28,7 +28,7 @@ from baselines.starling.market import StarlingMarket
 from envs.evaluation.playing import ReportingScheduler
 from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Simulator, plays_compiled, run_episode
-from envs.simulation.overriding import ACCESS, IGNORED, find_definer, find_override
+from envs.simulation.seen.overriding import ACCESS, IGNORED, find_definer, find_override
 from envs.types import MurmurationError
 from murmuration.config.arguments import ORACLE_SCHEDULERS
 from tests.conformance.random_worlds import RandomWorld, random_world

@@ -13,7 +13,7 @@ from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
 from envs.bidding import BiddingBatch
 from envs.simulation import FifoMarket, Scenario, Setup, Simulator, run_episode
-from envs.simulation.market import no_bids
+from envs.simulation.seen.market import no_bids
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import RandomWorld, random_world

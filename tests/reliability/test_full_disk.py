@@ -15,8 +15,8 @@ from agents.policies.description import write_policy
 from envs.episodes.film import write_film
 from envs.evaluation.archive import write_member
 from envs.evaluation.files import whole_file, write_figure, write_frame, write_whole
-from envs.evaluation.report import write_report
 from murmuration.config.errors import explain_error
+from murmuration.reports.report import write_report
 from tests.unit.evaluation.test_report import comparison
 
 __all__ = ["comparison"]  # a fixture

@@ -31,7 +31,7 @@ CORE = (
     "tests/conformance/test_reference.py::test_with_all_rules[0]",
 )
 KERNEL = re.compile(
-    r"^(?:@(?:leaf|part|kernel)\b|from envs\.simulation\.jit import|(?:import|from) numba\b)", re.MULTILINE
+    r"^(?:@(?:leaf|part|kernel)\b|from envs\.simulation\.compiled\.jit import|(?:import|from) numba\b)", re.MULTILINE
 )
 TARGET = re.compile(r"_target_: *([\w.]+)")
 MOST_CHOICES = 4  # choices of each group that one changed module is checked with: those nearest to it

@@ -15,7 +15,7 @@ from envs.options.demonstrate import Demonstration, WantedPlacements, requested_
 from envs.options.features import write_features
 from envs.options.kernels import prepare
 from envs.scheduling import Scheduler
-from envs.simulation.jit import kernel
+from envs.simulation.compiled.jit import kernel
 from envs.types import FloatArray
 from envs.workloads import Workload
 

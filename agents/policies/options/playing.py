@@ -13,8 +13,8 @@ from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import ROUND_OVER, advance_to_decision, prepare, take
-from envs.simulation.jit import RepeatedKernel, kernel, leaf
-from envs.simulation.kernels import END, LOG_FULL, ROUND
+from envs.simulation.compiled.jit import RepeatedKernel, kernel, leaf
+from envs.simulation.world.kernels import END, LOG_FULL, ROUND
 from envs.types import FloatArray, IntArray
 from envs.workloads import Workload
 

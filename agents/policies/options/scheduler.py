@@ -15,7 +15,7 @@ from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import prepare, take
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
-from envs.simulation.jit import kernel
+from envs.simulation.compiled.jit import kernel
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray
 
 DRAWS = 64  # random numbers that are drawn for a round at first

@@ -8,8 +8,8 @@ import numpy as np
 from envs.episodes.candidates import Features
 from envs.options import OptionSpec
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
-from envs.simulation.by_reference import by_reference
-from envs.simulation.jit import leaf
+from envs.simulation.compiled.by_reference import by_reference
+from envs.simulation.compiled.jit import leaf
 from envs.types import BoolArray, FloatArray, IntArray
 
 MOMENTS, RECORDS, OPTIONS, JOBS = range(4)  # of `TapeArrays.counts`

@@ -14,7 +14,7 @@ from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.features import write_features
 from envs.options.kernels import prepare
-from envs.simulation.jit import kernel
+from envs.simulation.compiled.jit import kernel
 from envs.types import BoolArray, FloatArray, IntArray
 
 

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from envs.episodes.candidates import Features
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import CHANGING_JOB, CHANGING_OPTION
-from envs.simulation.by_reference import by_reference
-from envs.simulation.jit import leaf
+from envs.simulation.compiled.by_reference import by_reference
+from envs.simulation.compiled.jit import leaf
 from envs.types import IntArray
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from envs.episodes.candidates import SCALING_POINTS
 from envs.simulation.reference import Job, Node, ReferenceSimulator
-from envs.simulation.throughput import MOST_NODE_GPUS, node_level
+from envs.simulation.world.throughput import MOST_NODE_GPUS, node_level
 from envs.types import NodeId
 
 RESOURCES = ("cpus", "memory")

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from envs.options.columns import EVICT, MOVE, SHARE, TUNE
 from envs.options.tuning import TuningTable
-from envs.simulation.exact import PARTS
 from envs.simulation.reference import Job, JobStatus, Node, ReferenceSimulator
-from envs.simulation.throughput import node_level
+from envs.simulation.world.exact import PARTS
+from envs.simulation.world.throughput import node_level
 from envs.types import JobId, NodeId, PerformanceError, Placement
 
 NOTHING = -1  # no job, or no node

@@ -33,8 +33,8 @@ from envs.options.columns import (
 from envs.options.reference.changes import NOTHING, Option
 from envs.options.reference.listing import Lister
 from envs.performance import model_profile
-from envs.simulation.exact import PARTS
 from envs.simulation.reference import Job, Node
+from envs.simulation.world.exact import PARTS
 from envs.types import JobId, NodeId, Placement
 
 FeatureRow = dict[str, float]

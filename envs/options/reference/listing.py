@@ -7,7 +7,7 @@ from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, 
 from envs.options.reference.changes import NOTHING, Option, RoundChanges
 from envs.options.rules import OptionRules
 from envs.simulation.reference import Job
-from envs.simulation.throughput import EXACT_NODES
+from envs.simulation.world.throughput import EXACT_NODES
 from envs.types import JobId, NodeId, Placement
 
 WAITING = Option(WAIT, NOTHING, NOTHING, 0)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from envs.simulation.exact import PARTS, whole_parts
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.pairs import Requested, check_pair, gpus_then, owners_after
 from envs.simulation.reference.rules import ReferenceRules
+from envs.simulation.world.exact import PARTS, whole_parts
 from envs.types import AllocationError, JobId, NodeId, PerformanceError, Placement, Seconds
 
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from envs.simulation.exact import whole_parts
 from envs.simulation.scenario import Scenario
+from envs.simulation.world.exact import whole_parts
 from envs.types import (
     ExecutionPlan,
     Gigabytes,

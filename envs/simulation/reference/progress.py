@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from envs.simulation.futile import DELAYS, LEAST_SECONDS
 from envs.simulation.reference.objects import Job, JobStatus
 from envs.simulation.scenario import Rounds
+from envs.simulation.world.futile import DELAYS, LEAST_SECONDS
 from envs.types import Seconds
 
 

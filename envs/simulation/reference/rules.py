@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 
 from envs.performance import ALIASES, counts_links, model_profile, zoo
-from envs.simulation.beliefs import Beliefs
-from envs.simulation.exact import PARTS, ExactThroughputs
-from envs.simulation.ideal import ideal_throughput
-from envs.simulation.predictions import Predictions
+from envs.simulation.known.beliefs import Beliefs
+from envs.simulation.known.predictions import Predictions
 from envs.simulation.reference.objects import UNLIMITED, Job, Node, Share
 from envs.simulation.setup import Setup
-from envs.simulation.throughput import MOST_NODE_GPUS, ThroughputTable, node_level
+from envs.simulation.world.exact import PARTS, ExactThroughputs
+from envs.simulation.world.ideal import ideal_throughput
+from envs.simulation.world.throughput import MOST_NODE_GPUS, ThroughputTable, node_level
 from envs.types import FloatArray, Gigabytes, PerformanceError, Placement
 from envs.workloads import Workload
 
@@ -230,7 +230,7 @@ class ReferenceRules:
         return float(throughputs[min(job.spec.num_gpus, len(throughputs) - 1)])
 
     def ideal_throughput(self, job: Job) -> float:
-        """Samples/s on the requested GPUs, also where no type has so many; see `envs.simulation.ideal`."""
+        """Samples/s on the requested GPUs, also where no type has so many; see `envs.simulation.world.ideal`."""
         models, sizes = np.array([job.model]), np.array([job.spec.num_gpus])
         return float(ideal_throughput(self.setup, self.table, models, sizes)[0])
 

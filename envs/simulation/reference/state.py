@@ -12,8 +12,8 @@ from envs.simulation.reference.engine import ReferenceSimulator
 from envs.simulation.reference.objects import Job, JobStatus, Share
 from envs.simulation.result import EndReason
 from envs.simulation.setup import Setup
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
-from envs.simulation.state import State
+from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.world.state import State
 from envs.types import ExecutionPlan, MurmurationError
 from envs.workloads import Workload
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from envs.performance import without_draw
 from envs.scheduling import ClusterCopy
-from envs.simulation.beliefs import Beliefs, Seen
-from envs.simulation.predictions import Predictions, remaining_outcomes
+from envs.simulation.known.beliefs import Beliefs, Seen
+from envs.simulation.known.predictions import Predictions, remaining_outcomes
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.scenario import Scenario

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from envs.scheduling import ThroughputEstimator
 from envs.simulation import Setup
-from envs.simulation.beliefs import Prior
+from envs.simulation.known.beliefs import Prior
 from envs.types import BoolArray, EstimatedCurve, FloatArray
 from experiments.estimators.held_out import HeldOutJob
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from envs.performance import without_draw
 from envs.simulation import Setup
-from envs.simulation.throughput import ThroughputTable, level_nodes
+from envs.simulation.world.throughput import ThroughputTable, level_nodes
 from envs.types import BoolArray, FloatArray, IntArray, ThroughputSamples
 from envs.workloads import Workload
 

@@ -11,7 +11,7 @@ matplotlib.use("Agg")  # no display is needed
 from matplotlib import pyplot as plt  # must follow the choice of a backend
 
 from envs.evaluation.files import write_figure
-from envs.evaluation.texts import plot_text
+from envs.pictures.texts import plot_text
 from experiments.estimators.calibration import LEVELS
 
 

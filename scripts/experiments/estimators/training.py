@@ -13,9 +13,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from agents.estimators.learned_curves import CurveQuestion, LearnedCurves, LearnedFit
 from agents.networks.curve_network import CurveNetwork
-from envs.evaluation.texts import wide_console
+from envs.pictures.texts import wide_console
 from envs.simulation import Setup
-from envs.simulation.beliefs import Prior
+from envs.simulation.known.beliefs import Prior
 from envs.types import FloatArray
 from experiments.estimators.held_out import HeldOutJob
 

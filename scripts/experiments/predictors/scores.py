@@ -7,8 +7,8 @@ import pandas as pd
 
 from envs.scheduling import WorkPredictor
 from envs.simulation import Setup, ThroughputTable
+from envs.simulation.known.predictions import facts_of, ideal_throughputs
 from envs.simulation.pooled_history import LEVELS
-from envs.simulation.predictions import facts_of, ideal_throughputs
 from envs.types import FloatArray
 from envs.workloads import Workload
 

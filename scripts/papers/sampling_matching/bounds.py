@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from baselines.sampling_matching.problem import Problem
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray, MurmurationError
 
 TOLERANCE = 1e-6  # of a matching's worth: the search ends when planes and bound differ by less

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from baselines.parts.highs import milp
 from baselines.sampling_matching.kernels import seconds
 from baselines.sampling_matching.problem import Problem, objective
-from envs.simulation.jit import jit
+from envs.simulation.compiled.jit import jit
 from envs.types import FloatArray, IntArray, MurmurationError, Seconds
 
 MOST_SPLITS = 500_000_000  # most splits that `every_split` enumerates

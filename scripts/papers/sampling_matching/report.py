@@ -15,7 +15,7 @@ from baselines.sampling_matching.kernels import expected_throughputs, valuation
 from baselines.sampling_matching.problem import compute_completion_seconds
 from baselines.sampling_matching.search import Sampling, best_matching
 from envs.evaluation.files import write_frame
-from envs.evaluation.texts import TaskText, wide_console
+from envs.pictures.texts import TaskText, wide_console
 from envs.types import IntArray
 from experiments.performance.reproduction import Reproduction
 from papers.sampling_matching.clearing import clear_by_assignment, clear_by_paths, clear_by_prices

@@ -7,7 +7,7 @@ from agents.loggers.tensorboard import TensorBoardWriter
 from agents.on_ray.quiet import LOGGERS, quieten
 from agents.tags import POLICY
 from agents.terminal import ProgressListener
-from envs.evaluation.texts import TextConsole
+from envs.pictures.texts import TextConsole
 from tests.unit.agents.curves import scalars
 
 

@@ -14,9 +14,9 @@ from baselines.starling.episode_jobs import EpisodeJobs
 from envs.performance import EFFICIENCY_SETTINGS, TableModel, model_profile
 from envs.scheduling import ClusterView
 from envs.simulation import Scenario, Setup, Simulator, State
-from envs.simulation.exact import ExactThroughputs
-from envs.simulation.market import add_row, no_changes
-from envs.simulation.world import batch_world
+from envs.simulation.seen.market import add_row, no_changes
+from envs.simulation.world.arrays import batch_world
+from envs.simulation.world.exact import ExactThroughputs
 from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import Workshop

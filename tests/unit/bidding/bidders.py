@@ -8,11 +8,11 @@ import numpy.typing as npt
 from envs.bidding import BiddingBatch, BiddingRound, BiddingRules, BidObservation
 from envs.scheduling import ClusterView
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
-from envs.simulation.kernels import QUEUED, RUNNING
-from envs.simulation.market import BidArrays, Changes, Market, no_changes
-from envs.simulation.shares import NAMED_CPUS
-from envs.simulation.throughput import node_level
-from envs.simulation.world import STATE_FIELDS, World
+from envs.simulation.seen.market import BidArrays, Changes, Market, no_changes
+from envs.simulation.world.arrays import STATE_FIELDS, World
+from envs.simulation.world.kernels import QUEUED, RUNNING
+from envs.simulation.world.shares import NAMED_CPUS
+from envs.simulation.world.throughput import node_level
 from envs.types import Allocation, ClusterSpec
 
 Actions = npt.NDArray[np.float32]

@@ -8,8 +8,8 @@ import pytest
 from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec, columns, kernels
 from envs.performance import Contention, IdealModel
 from envs.simulation import Scenario, Setup
-from envs.simulation.fifo_market import FifoMarket
-from envs.simulation.market import BidArrays
+from envs.simulation.seen.fifo_market import FifoMarket
+from envs.simulation.seen.market import BidArrays
 from envs.types import ClusterSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved

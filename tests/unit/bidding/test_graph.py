@@ -6,8 +6,8 @@ import pytest
 from envs.bidding import BiddingBatch, BiddingRules, columns
 from envs.performance import Contention, IdealModel
 from envs.simulation import Scenario, Setup
-from envs.simulation.market import BidArrays, Changes
-from envs.simulation.world import World
+from envs.simulation.seen.market import BidArrays, Changes
+from envs.simulation.world.arrays import World
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.unit.bidding.bidders import WhimMarket, one_of, silent

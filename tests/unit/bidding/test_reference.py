@@ -7,8 +7,8 @@ import pytest
 
 from envs.bidding import BiddingBatch, BiddingRules, columns
 from envs.bidding.reference import BidObserver, reference_edges
-from envs.simulation.clearing import placements_of
 from envs.simulation.reference import reference_at
+from envs.simulation.seen.clearing import placements_of
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.bidding.bidders import WhimMarket, loud
 

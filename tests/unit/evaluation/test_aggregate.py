@@ -19,7 +19,7 @@ from envs.evaluation.aggregate import (
     resample,
     stratified_bootstrap,
 )
-from envs.evaluation.marl_eval import to_marl_eval
+from murmuration.reports.marl_eval import to_marl_eval
 from tests.unit.evaluation.test_comparison import shifted
 from tests.unit.metrics.fabricated import three_jobs
 

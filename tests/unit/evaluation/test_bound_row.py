@@ -11,15 +11,15 @@ import scipy.optimize
 from baselines import Fifo, Srtf, Starling
 from envs.evaluation import Comparison, compare_schedulers
 from envs.evaluation.comparison import ANY_BATCH, BOUND, names_batches
-from envs.evaluation.page import markdown_page
-from envs.evaluation.table import print_table
-from envs.evaluation.texts import TextConsole
 from envs.metrics.bounds import Relaxation
 from envs.performance import IdealModel, default_model
+from envs.pictures.texts import TextConsole
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, JobSpec, NodeSpec, Placement
 from envs.workloads import Workload
+from murmuration.reports.page import markdown_page
+from murmuration.reports.table import print_table
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, two_nodes
 
 GPUS = ClusterSpec((NodeSpec("V100", 4),))

@@ -8,10 +8,10 @@ import pytest
 from envs.evaluation import Comparison, overall
 from envs.evaluation.aggregate import aggregate_comparison
 from envs.evaluation.plain_values import plain
-from envs.evaluation.table import all_columns
-from envs.evaluation.tradeoff import jct_and_cpu_time
-from envs.evaluation.webpage import html_page
 from envs.metrics import summarise
+from murmuration.reports.table import all_columns
+from murmuration.reports.tradeoff import jct_and_cpu_time
+from murmuration.reports.webpage import html_page
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 
 

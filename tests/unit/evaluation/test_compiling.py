@@ -9,8 +9,8 @@ from numba.core.event import end_event, start_event
 from rich.progress import Progress
 
 from envs.evaluation.compiling import CompilingColumn
-from envs.evaluation.texts import TextConsole
-from envs.simulation.jit import COMPILES
+from envs.pictures.texts import TextConsole
+from envs.simulation.compiled.jit import COMPILES
 
 
 def shown(bar):

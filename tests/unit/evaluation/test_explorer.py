@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from envs.evaluation import Comparison
-from envs.evaluation.webpage import html_page
-from envs.evaluation.webpage.blocking import Blocking, find_waits, most_free_gpus
-from envs.evaluation.webpage.explorer import explorer_data
-from envs.evaluation.webpage.schedules import common_axis
-from envs.evaluation.webpage.stays import find_stays, why_begun, why_ended
 from envs.simulation import EVENT, SHARE, EventKind, EventLog
+from murmuration.reports.webpage import html_page
+from murmuration.reports.webpage.blocking import Blocking, find_waits, most_free_gpus
+from murmuration.reports.webpage.explorer import explorer_data
+from murmuration.reports.webpage.schedules import common_axis
+from murmuration.reports.webpage.stays import find_stays, why_begun, why_ended
 from tests.unit.evaluation.pages import look_at
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 

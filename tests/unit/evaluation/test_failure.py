@@ -6,13 +6,13 @@ import json
 import pytest
 
 from envs.evaluation import compare_schedulers
-from envs.evaluation.page import markdown_page
-from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.sweep import sweep
-from envs.evaluation.texts import TextConsole
 from envs.performance import IdealModel
+from envs.pictures.texts import TextConsole
 from envs.simulation import Scenario, Setup
 from envs.types import ConservationError
+from murmuration.reports.page import markdown_page
+from murmuration.reports.report import run_comparison, write_report
 from tests.unit.evaluation.test_compare import CLUSTER, Greedy, InOrder, Refusing, workloads
 
 SETUP = Setup(CLUSTER, IdealModel())

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from baselines import Fifo, Srtf, Starling
 from envs.evaluation import compare_schedulers
-from envs.evaluation.report import describe_windows, print_workloads
-from envs.evaluation.texts import TextConsole
 from envs.metrics import job_completion_times, summarise
 from envs.metrics.bounds import Relaxation
 from envs.performance import IdealModel, default_model
+from envs.pictures.texts import TextConsole
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import ClusterSpec, NodeSpec
 from envs.workloads import SyntheticSource
+from murmuration.reports.report import describe_windows, print_workloads
 from tests.golden.playground import jobs, two_nodes
 
 CLUSTER = ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 4)), "eight")

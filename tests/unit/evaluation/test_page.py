@@ -4,9 +4,9 @@ import pytest
 
 from envs.evaluation import Comparison
 from envs.evaluation.compare import compare_schedulers
-from envs.evaluation.page import by_figure, lines_of_missing, markdown_page
 from envs.performance import IdealModel
 from envs.simulation import Setup
+from murmuration.reports.page import by_figure, lines_of_missing, markdown_page
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
 from tests.unit.metrics.fabricated import Told, fabricated
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from envs.evaluation import Comparison, compare_schedulers
-from envs.evaluation.page import markdown_page, task_table
-from envs.evaluation.table import all_columns
 from envs.performance import IdealModel
 from envs.simulation import Setup
+from murmuration.reports.page import markdown_page, task_table
+from murmuration.reports.table import all_columns
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, workloads
 
 SETUP = Setup(CLUSTER, IdealModel())

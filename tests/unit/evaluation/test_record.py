@@ -8,7 +8,6 @@ import pytest
 from envs.evaluation import compare_schedulers
 from envs.evaluation.archive import read_member, write_member
 from envs.evaluation.episode import EpisodeFigures
-from envs.evaluation.page import markdown_page
 from envs.evaluation.record import (
     RecordHeader,
     describe_episode,
@@ -19,12 +18,13 @@ from envs.evaluation.record import (
     write_record,
 )
 from envs.evaluation.record_schema import JOB_DIGITS
-from envs.evaluation.webpage import html_page
-from envs.evaluation.webpage.charts import ComparisonCharts
 from envs.metrics import summarise
 from envs.performance import IdealModel
 from envs.simulation import Scenario, Setup
 from envs.types import MurmurationError
+from murmuration.reports.page import markdown_page
+from murmuration.reports.webpage import html_page
+from murmuration.reports.webpage.charts import ComparisonCharts
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, workloads
 
 SETUP = Setup(CLUSTER, IdealModel())

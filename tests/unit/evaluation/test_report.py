@@ -15,10 +15,16 @@ from matplotlib.image import imread
 
 from envs.evaluation import Comparison, Estimate
 from envs.evaluation.files import write_figure
-from envs.evaluation.gantt import MAX_SEGMENTS, SIZE_CLASSES, TimeAxis, boxes, gantt, label_of, shades
-from envs.evaluation.lanes import lanes, node_lanes
-from envs.evaluation.plots import COLOURS, STYLES, jct_cdf
-from envs.evaluation.report import (
+from envs.metrics import SEGMENT, segments
+from envs.performance import IdealModel
+from envs.pictures.gantt import MAX_SEGMENTS, SIZE_CLASSES, TimeAxis, boxes, gantt, label_of, shades
+from envs.pictures.lanes import lanes, node_lanes
+from envs.pictures.plots import COLOURS, STYLES, jct_cdf
+from envs.pictures.texts import TextConsole
+from envs.simulation import Setup
+from envs.simulation.result import LimitedTime
+from envs.types import ClusterSpec, NodeSpec
+from murmuration.reports.report import (
     describe_loads,
     format_range,
     merge_pairs,
@@ -26,16 +32,10 @@ from envs.evaluation.report import (
     run_comparison,
     write_report,
 )
-from envs.evaluation.table import all_columns, duration, number, print_table, share, that_fit, with_interval
-from envs.evaluation.texts import TextConsole
-from envs.evaluation.webpage import PageExtras
-from envs.evaluation.webpage.charts import ComparisonCharts
-from envs.evaluation.webpage.document import chips
-from envs.metrics import SEGMENT, segments
-from envs.performance import IdealModel
-from envs.simulation import Setup
-from envs.simulation.result import LimitedTime
-from envs.types import ClusterSpec, NodeSpec
+from murmuration.reports.table import all_columns, duration, number, print_table, share, that_fit, with_interval
+from murmuration.reports.webpage import PageExtras
+from murmuration.reports.webpage.charts import ComparisonCharts
+from murmuration.reports.webpage.document import chips
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from envs.evaluation.gantt import MAX_SEGMENTS
-from envs.evaluation.side_by_side import side_by_side
+from envs.pictures.gantt import MAX_SEGMENTS
+from murmuration.reports.side_by_side import side_by_side
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from baselines import Fifo, Srtf
 from envs.evaluation.comparison import ANY_BATCH, BOUND
 from envs.evaluation.sweep import Sweep, at_load, sweep
-from envs.evaluation.sweep_plot import jct_by_load
 from envs.performance import IdealModel, default_model
 from envs.simulation import Information, Scenario, Setup
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec, TraceError
 from envs.workloads import Workload
+from murmuration.reports.sweep_plot import jct_by_load
 from tests.golden.playground import jobs, two_nodes
 
 ROWS = [(10.0 * i, 1 + i % 4, 20.0 + 7 * (i % 5)) for i in range(12)]

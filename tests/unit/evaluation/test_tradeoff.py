@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from envs.evaluation import Comparison, compare_schedulers
-from envs.evaluation.tradeoff import jct_and_cpu_time, place_labels
 from envs.performance import IdealModel
 from envs.simulation import Setup
+from murmuration.reports.tradeoff import jct_and_cpu_time, place_labels
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, workloads
 from tests.unit.metrics.fabricated import Told, fabricated
 

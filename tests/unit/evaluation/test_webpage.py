@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.evaluation import Comparison
-from envs.evaluation.report import run_comparison, write_report
-from envs.evaluation.texts import TextConsole
-from envs.evaluation.webpage import PageExtras, html_page
-from envs.evaluation.webpage.charts import ComparisonCharts, short
-from envs.evaluation.webpage.schedules import MOST_STAYS, common_axis, hex_colour, schedule_chart
-from envs.evaluation.webpage.stays import StayThroughputs, find_stays, why_begun, why_ended
-from envs.evaluation.webpage.tables import wins
-from envs.evaluation.webpage.usage_chart import bin_means, resources_in_use
 from envs.metrics import segments
 from envs.performance import Contention, IdealModel, default_model, model_profile
+from envs.pictures.texts import TextConsole
 from envs.simulation import RunResult, Scenario, Setup
 from envs.types import JobSpec
 from envs.workloads import Workload
+from murmuration.reports.report import run_comparison, write_report
+from murmuration.reports.webpage import PageExtras, html_page
+from murmuration.reports.webpage.charts import ComparisonCharts, short
+from murmuration.reports.webpage.schedules import MOST_STAYS, common_axis, hex_colour, schedule_chart
+from murmuration.reports.webpage.stays import StayThroughputs, find_stays, why_begun, why_ended
+from murmuration.reports.webpage.tables import wins
+from murmuration.reports.webpage.usage_chart import bin_means, resources_in_use
 from tests.unit.evaluation.pages import look_at
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs

@@ -8,7 +8,7 @@ from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import prepare
-from envs.simulation.jit import kernel
+from envs.simulation.compiled.jit import kernel
 from tests.conformance.random_worlds import random_world
 from tests.unit.options.worlds import batch_of, draw, random_rules
 

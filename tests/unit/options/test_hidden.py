@@ -25,7 +25,7 @@ from envs.options.columns import OPTION_SPREAD as SPREAD
 from envs.performance import DrawnModel
 from envs.scheduling import ClusterView
 from envs.simulation import Information, Scenario, Setup, SimulationView, Simulator, run_episode
-from envs.simulation.state import Status
+from envs.simulation.world.state import Status
 from envs.types import Allocation, Configuration, MurmurationError
 from envs.workloads import SyntheticSource
 from tests.conformance.random_worlds import RandomWorld, random_world

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from agents.interface import DemonstratedScheduler, InterfaceCount, measure_interface, reason_of
 from baselines.srtf import Srtf
 from envs.options import OptionRules
+from envs.options.interface import DemonstratedScheduler, InterfaceCount, measure_interface, reason_of
 from envs.scheduling import ClusterView
 from envs.simulation import Simulator, run_episode
 from envs.types import Allocation, ClusterSpec, Placement

@@ -12,7 +12,7 @@ from envs.episodes.candidates import log_minutes
 from envs.options import OptionBatch, OptionRules
 from envs.options.columns import JOB_REMAINING_TIME, JOB_TIME_HIGH, JOB_TIME_LOW
 from envs.simulation import Information, Setup, Simulator, run_episode
-from envs.simulation.predictions import quantiles_left
+from envs.simulation.known.predictions import quantiles_left
 from envs.types import MurmurationError
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.options.test_hidden import random_scorer

@@ -23,8 +23,8 @@ from envs.options.demonstrate import Demonstration
 from envs.options.tuning import LEVELS
 from envs.performance import IdealModel, model_profile
 from envs.simulation import Scenario
-from envs.simulation.exact import ExactThroughputs
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.world.exact import ExactThroughputs
+from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.types import Configuration, JobSpec, Placement
 from envs.workloads import Workload
 from tests.conformance.random_worlds import random_world

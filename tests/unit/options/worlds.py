@@ -10,7 +10,7 @@ from envs.options.reference import ReferenceOptions
 from envs.performance import IdealModel, PerformanceModel
 from envs.simulation import Scenario, Setup
 from envs.simulation.reference import reference_at
-from envs.simulation.state import State
+from envs.simulation.world.state import State
 from envs.types import ClusterSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import RandomWorld

@@ -12,7 +12,7 @@ from envs.scheduling import ClusterView
 from envs.simulation import SimulationView, State, ThroughputTable
 from envs.types import Configuration
 
-ENGINE_SIDE = "_engine_side"  # see `envs.simulation.view.ViewSource`
+ENGINE_SIDE = "_engine_side"  # see `envs.simulation.seen.view.ViewSource`
 OPAQUE = (str, bytes, int, float, complex, bool, type(None), ModuleType, type, np.dtype, np.generic, enum.Enum)
 NOT_FOLLOWED = (
     "__class__",

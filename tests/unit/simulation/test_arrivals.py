@@ -6,7 +6,7 @@ import pytest
 
 from envs.performance import IdealModel
 from envs.simulation import Setup, Simulator, Snapshot
-from envs.simulation.snapshot import LEAST_ROWS
+from envs.simulation.seen.snapshot import LEAST_ROWS
 from envs.types import JobSpec, MurmurationError
 from envs.workloads import Workload
 from tests.unit.simulation.plays import cluster_of

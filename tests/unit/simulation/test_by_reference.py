@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from envs.simulation.by_reference import by_reference, copy_fields
-from envs.simulation.jit import inlined, jit, kernel, leaf, part
+from envs.simulation.compiled.by_reference import by_reference, copy_fields
+from envs.simulation.compiled.jit import inlined, jit, kernel, leaf, part
 
 
 @by_reference

@@ -51,7 +51,7 @@ def test_a_kernel_is_recompiled_after_a_change_to_a_file_that_it_calls(tmp_path,
     """Numba alone would use the old callee from the caller's cache."""
     (tmp_path / "upper.py").write_text(
         textwrap.dedent("""
-        from envs.simulation.jit import jit
+        from envs.simulation.compiled.jit import jit
         from lower import amount
 
         @jit
@@ -62,7 +62,7 @@ def test_a_kernel_is_recompiled_after_a_change_to_a_file_that_it_calls(tmp_path,
     seen = []
     for number in ("7", "21"):
         (tmp_path / "lower.py").write_text(
-            f"from envs.simulation.jit import jit\n\n@jit\ndef amount() -> int:\n    return {number}\n"
+            f"from envs.simulation.compiled.jit import jit\n\n@jit\ndef amount() -> int:\n    return {number}\n"
         )
         printed = python("import upper; print(upper.twice())", tmp_path, NUMBA_DISABLE_JIT=interpreted)
         seen.append(printed.strip())
@@ -74,10 +74,10 @@ def test_a_copy_loads_what_was_compiled_elsewhere_and_a_process_that_dies_leaves
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     (first / "kernels.py").write_text(
-        "from envs.simulation.jit import kernel, part\n\n@part\ndef half(a):\n    return 0.5 * a\n\n"
+        "from envs.simulation.compiled.jit import kernel, part\n\n@part\ndef half(a):\n    return 0.5 * a\n\n"
         "@kernel\ndef quarter(a):\n    return half(half(a))\n"
     )
-    tell = "from envs.simulation.jit import on_first_compilation as on; on(lambda: print('compiling')); "
+    tell = "from envs.simulation.compiled.jit import on_first_compilation as on; on(lambda: print('compiling')); "
     show = f"{tell}import kernels; print(kernels.quarter(8.0))"
     shared = {"MURMURATION_CACHE": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
     assert python(f"import os; os.replace = lambda *_: os._exit(0); {show}", first, **shared).split() == ["compiling"]
@@ -90,11 +90,11 @@ def test_a_copy_loads_what_was_compiled_elsewhere_and_a_process_that_dies_leaves
 
 def test_unrelated_imports_do_not_invalidate_a_kernel(tmp_path):
     """`upper` calls `lower`; `other` is unrelated, whatever the order of imports."""
-    kernel = "from envs.simulation.jit import kernel\n{}\n@kernel\ndef {}(a):\n    return {}\n"
+    kernel = "from envs.simulation.compiled.jit import kernel\n{}\n@kernel\ndef {}(a):\n    return {}\n"
     (tmp_path / "lower.py").write_text(kernel.format("", "one_more", "a + 1"))
     (tmp_path / "upper.py").write_text(kernel.format("from lower import one_more\n", "two_more", "one_more(a) + 1"))
     (tmp_path / "other.py").write_text(kernel.format("", "double", "2 * a"))
-    tell = "from envs.simulation.jit import on_first_compilation as on; on(lambda: print('compiling')); "
+    tell = "from envs.simulation.compiled.jit import on_first_compilation as on; on(lambda: print('compiling')); "
     play = "print(upper.two_more(1))"
     orders = ["import upper", "import upper", "import other, upper", "import upper, other", "import lower, upper"]
     told = [python(f"{tell}{imports}; {play}", tmp_path, NUMBA_DISABLE_JIT="0").split() for imports in orders]
@@ -108,7 +108,7 @@ def test_a_part_is_linked_into_several_kernels_from_the_cache_too_and_python_can
     """A part has no machine code of its own: kernels get it, and Python compiles it again."""
     (tmp_path / "parts.py").write_text(
         textwrap.dedent("""
-        from envs.simulation.jit import kernel, leaf, part
+        from envs.simulation.compiled.jit import kernel, leaf, part
 
         @leaf
         def one_more(a):
@@ -130,7 +130,7 @@ def test_a_part_is_linked_into_several_kernels_from_the_cache_too_and_python_can
             return 2 * steps(a, b)
         """)
     )
-    tell = "from envs.simulation.jit import on_first_compilation as on; on(lambda: print('compiling')); "
+    tell = "from envs.simulation.compiled.jit import on_first_compilation as on; on(lambda: print('compiling')); "
     calls = ("parts.both(0, 4)", "parts.both(0, 4)", "parts.twice(1, 3), parts.steps(0, 2), parts.one_more(5)")
     told = [python(f"{tell}import parts; print({call})", tmp_path, NUMBA_DISABLE_JIT="0").split() for call in calls]
     assert told == [["compiling", "1010"], ["1010"], ["compiling", "10", "3", "6"]]
@@ -138,7 +138,7 @@ def test_a_part_is_linked_into_several_kernels_from_the_cache_too_and_python_can
 
 def test_code_that_only_kernels_call_is_kept_without_machine_code(tmp_path):
     (tmp_path / "parts.py").write_text(
-        "from envs.simulation.jit import kernel, part\n\n@part\ndef half(a):\n    return 0.5 * a\n\n"
+        "from envs.simulation.compiled.jit import kernel, part\n\n@part\ndef half(a):\n    return 0.5 * a\n\n"
         "@kernel\ndef quarter(a):\n    return half(half(a))\n"
     )
     ask = "import parts; print(parts.quarter(2.0)); [library] = [c.library for c in parts.half.overloads.values()]; "
@@ -151,7 +151,7 @@ def test_kernels_load_without_linear_algebra_which_compiled_code_may_still_use(t
         textwrap.dedent("""
         import gc
         import sys
-        from envs.simulation.jit import jit, kernel
+        from envs.simulation.compiled.jit import jit, kernel
         assert gc.isenabled() and gc.get_freeze_count() > 0
 
         @kernel

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.simulation import Scenario, Setup, State, ThroughputTable
-from envs.simulation.division import SHORT_OF_CPUS, divide, divide_uneven_nodes, mark_uneven
-from envs.simulation.shares import new_share
-from envs.simulation.world import World, world_of
+from envs.simulation.world.arrays import World, world_of
+from envs.simulation.world.division import SHORT_OF_CPUS, divide, divide_uneven_nodes, mark_uneven
+from envs.simulation.world.shares import new_share
 from envs.types import ClusterSpec, NodeSpec
 from tests.unit.simulation.bench import Bench
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.simulation.heap import ENTRY, Places, comes_first, heap_push, heap_remove, heap_update
+from envs.simulation.world.heap import ENTRY, Places, comes_first, heap_push, heap_remove, heap_update
 
 CAPACITY = 24
 times = st.sampled_from([0.0, 1.0, 1.0 + 1e-12, 2.0, 5.5, np.inf])

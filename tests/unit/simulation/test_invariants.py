@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.simulation import EventKind, RunResult, Scenario, Setup, Simulator, State
-from envs.simulation.kernels import DONE, PENDING, QUEUED, RUNNING
-from envs.simulation.ordered_set import next_member
-from envs.simulation.view import members
+from envs.simulation.seen.view import members
+from envs.simulation.world.kernels import DONE, PENDING, QUEUED, RUNNING
+from envs.simulation.world.ordered_set import next_member
 from tests.conformance.audit import check_run, stays, throughput_of
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 from tests.unit.simulation.plays import Chance, held, pool_size, running_jobs, tenants_of

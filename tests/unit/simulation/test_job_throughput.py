@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from envs.performance import Contention, default_model, sensitivity_of
 from envs.performance.contention import Mode, stage_profile
 from envs.simulation import Scenario, Setup, State, ThroughputTable
-from envs.simulation.job_throughput import UNLIMITED, cell_of, feed, share_node
-from envs.simulation.shares import new_share
-from envs.simulation.throughput import CPU_GRID, MEMORY_GRID, cells_of
-from envs.simulation.world import World, world_of
+from envs.simulation.world.arrays import World, world_of
+from envs.simulation.world.job_throughput import UNLIMITED, cell_of, feed, share_node
+from envs.simulation.world.shares import new_share
+from envs.simulation.world.throughput import CPU_GRID, MEMORY_GRID, cells_of
 from envs.types import ClusterSpec, FloatArray, NodeSpec
 
 MODELS = ("alexnet", "resnet50", "m5", "bert", "vgg16")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.simulation import kernel_cache
-from envs.simulation.jit import COMPILES, jit
-from envs.simulation.kernel_cache import find_kernel_folder
+from envs.simulation.compiled import kernel_cache
+from envs.simulation.compiled.jit import COMPILES, jit
+from envs.simulation.compiled.kernel_cache import find_kernel_folder
 from envs.types import MurmurationError
 
 pytestmark = pytest.mark.skipif(not COMPILES, reason="nothing is compiled")

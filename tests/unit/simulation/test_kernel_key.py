@@ -8,9 +8,9 @@ from pathlib import Path
 import numba
 import pytest
 
-from envs.simulation.jit import COMPILES, jit
-from envs.simulation.kernel_cache import find_kernel_folder
-from envs.simulation.kernel_key import find_functions, find_key, has_changed
+from envs.simulation.compiled.jit import COMPILES, jit
+from envs.simulation.compiled.kernel_cache import find_kernel_folder
+from envs.simulation.compiled.kernel_key import find_functions, find_key, has_changed
 
 pytestmark = pytest.mark.skipif(not COMPILES, reason="nothing is compiled")
 
@@ -28,7 +28,7 @@ SOURCES = {
         import numpy as np
         import amounts
         from amounts import FACTOR
-        from envs.simulation.jit import leaf
+        from envs.simulation.compiled.jit import leaf
 
         TABLE = np.array([1.0, 2.0])
         WEIGHT = np.float64(0.5)
@@ -39,7 +39,7 @@ SOURCES = {
         """,
     "middle.py": """
         from amounts import Colour
-        from envs.simulation.jit import part
+        from envs.simulation.compiled.jit import part
         from lowest import scaled
 
         @part
@@ -49,8 +49,8 @@ SOURCES = {
     "upper.py": """
         from typing import NamedTuple
         import numpy as np
-        from envs.simulation.by_reference import by_reference
-        from envs.simulation.jit import kernel
+        from envs.simulation.compiled.by_reference import by_reference
+        from envs.simulation.compiled.jit import kernel
         from middle import raised
 
         RECORD = np.dtype([("first", np.int64), ("second", np.int64)])
@@ -163,7 +163,7 @@ def test_a_global_that_was_replaced_after_the_key_was_found_keeps_its_callers_fr
 def test_every_kernel_of_the_project_has_a_key_that_names_no_place():
     kernels = set()
     for path in (each for folder in ("envs", "baselines") for each in (REPOSITORY / folder).rglob("*.py")):
-        if "from envs.simulation.jit import" in path.read_text():
+        if "from envs.simulation.compiled.jit import" in path.read_text():
             name = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
             kernels |= {each for each in vars(importlib.import_module(name)).values() if hasattr(each, "py_func")}
     texts = [text for kernel in kernels for text in find_functions(kernel).values()]

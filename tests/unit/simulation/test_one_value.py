@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba.core.errors import NumbaError
 
-from envs.simulation.by_reference import by_reference
-from envs.simulation.jit import COMPILES, kernel, leaf
+from envs.simulation.compiled.by_reference import by_reference
+from envs.simulation.compiled.jit import COMPILES, kernel, leaf
 
 pytestmark = pytest.mark.skipif(not COMPILES, reason="nothing is compiled")
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.simulation.kernels import sort_ascending
-from envs.simulation.ordered_set import (
+from envs.simulation.world.kernels import sort_ascending
+from envs.simulation.world.ordered_set import (
     fill_by_node,
     insert,
     is_empty,

@@ -9,7 +9,7 @@ import pytest
 from baselines import Packing, Starling
 from envs.options import OptionBatch
 from envs.simulation import Information, Simulator, run_episode
-from envs.simulation.pair_beliefs import PairBeliefs, PairPrior
+from envs.simulation.known.pair_beliefs import PairBeliefs, PairPrior
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import MurmurationError, Placement
 from tests.unit.simulation.test_beliefs import JOBS, PAIRS, begun, place

@@ -2,7 +2,7 @@
 
 from baselines import Fifo
 from envs.simulation import Failures, Information, Scenario, Setup, Simulator
-from envs.simulation.replica import Replica
+from envs.simulation.seen.replica import Replica
 from envs.types import JobSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import random_world

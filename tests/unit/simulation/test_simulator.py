@@ -6,9 +6,9 @@ from numba.core.event import trigger_event
 
 from envs.performance import IdealModel
 from envs.simulation import Rounds, Scenario, Setup, Simulator, State, run_episode
-from envs.simulation import state as state_module
 from envs.simulation.entries import next_round
-from envs.simulation.kernels import LOG_FULL
+from envs.simulation.world import state as state_module
+from envs.simulation.world.kernels import LOG_FULL
 from envs.types import AllocationError, Placement
 from tests.unit.simulation.plays import Play, burst_run, cluster_of, jobs_of
 

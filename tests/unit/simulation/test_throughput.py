@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from envs.performance import IdealModel, default_model
 from envs.simulation import Scenario, Setup, ThroughputTable
-from envs.simulation.exact import ExactThroughputs
-from envs.simulation.job_throughput import level_of, placement_throughput
-from envs.simulation.state import State
-from envs.simulation.throughput import NUM_LEVELS, level_nodes, node_level
-from envs.simulation.world import world_of
+from envs.simulation.world.arrays import world_of
+from envs.simulation.world.exact import ExactThroughputs
+from envs.simulation.world.job_throughput import level_of, placement_throughput
+from envs.simulation.world.state import State
+from envs.simulation.world.throughput import NUM_LEVELS, level_nodes, node_level
 from envs.types import ClusterSpec, Configuration, ExecutionPlan, NodeSpec, Placement
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.simulation.plays import cluster_of

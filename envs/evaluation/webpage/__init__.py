@@ -1,5 +1,0 @@
-"""The HTML report of a comparison: one page that needs no network, with interactive charts (plotly.js)."""
-
-from envs.evaluation.webpage.document import PageExtras, html_page
-
-__all__ = ["PageExtras", "html_page"]

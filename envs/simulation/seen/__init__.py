@@ -1,0 +1,1 @@
+"""What schedulers and markets see, and what becomes of their answers."""

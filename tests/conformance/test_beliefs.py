@@ -27,7 +27,7 @@ HIDDEN = st.builds(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(data=st.data(), scenario=scenarios, information=HIDDEN, seed=st.integers(0, 3))
 def test_it_runs_on_beliefs_the_same_in_both_engines(name, data, scenario, information, seed):
     """All jobs end with exactly their work, and both engines leave the same log."""
@@ -41,7 +41,7 @@ def test_it_runs_on_beliefs_the_same_in_both_engines(name, data, scenario, infor
         assert run_episode(SCHEDULERS[name], ReferenceSimulator(workload, setup, seed)).log == result.log
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data(), scenario=scenarios, information=HIDDEN, seed=st.integers(0, 3))
 def test_jobs_of_any_length_try_gpu_types_alike_in_both_engines(data, scenario, information, seed):
     """Random jobs are too short for Starling's own rules, so here all jobs try."""

@@ -30,19 +30,19 @@ RULES = {
 @pytest.mark.parametrize("rules", sorted(RULES))
 def test_agents_and_scheduler_leave_one_log(policy, market, rules):
     """The same policy as agents and as a scheduler, on every scenario: every event is equal, to the bit."""
-    for name, scenario in SCENARIOS.items():
-        for name_of_cluster, cluster in CLUSTERS.items():
-            workload = bursts(len(name), num_jobs=10, models=("any", "large"))
-            setup = Setup(cluster, Curved(), scenario)
-            batch = rolled_out(policy, MARKETS[market], setup, workload, 0, RULES[rules])
-            result = run_episode(Bidder(policy, MARKETS[market], RULES[rules]), Simulator(workload, setup))
-            assert batch.state.log(0) == result.log, (name, name_of_cluster)
-            assert (result.log.events["kind"] == EventKind.START).sum() >= 3
-            if scenario.worker_shares == "proportional":  # as the audit recomputes it
-                check_run(result, Curved(), scenario)
+    for number, (name, scenario) in enumerate(SCENARIOS.items()):
+        cluster = list(CLUSTERS.values())[(number + sorted(RULES).index(rules)) % 2]
+        workload = bursts(len(name), num_jobs=10, models=("any", "large"))
+        setup = Setup(cluster, Curved(), scenario)
+        batch = rolled_out(policy, MARKETS[market], setup, workload, 0, RULES[rules])
+        result = run_episode(Bidder(policy, MARKETS[market], RULES[rules]), Simulator(workload, setup))
+        assert batch.state.log(0) == result.log, (name, cluster.name)
+        assert (result.log.events["kind"] == EventKind.START).sum() >= 3
+        if scenario.worker_shares == "proportional":  # as the audit recomputes it
+            check_run(result, Curved(), scenario)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(8))
 def test_they_do_so_where_everything_counts(seed):
     """Cores, memory, contention, estimates and named cores."""
     world = random_world(seed)
@@ -56,7 +56,7 @@ def test_they_do_so_where_everything_counts(seed):
     assert (result.log.events["kind"] == EventKind.START).any()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_they_do_so_where_nodes_fail(seed):
     """Work is known exactly or not at all, since environment and simulator draw estimates and failures differently."""
     world = random_world(seed)
@@ -77,7 +77,7 @@ def test_without_bids_the_market_schedules_as_by_itself(skip, cluster, interval)
     """The FIFO market without bids is the FIFO of the baselines, an independent implementation."""
     rounds = Rounds(on_events=interval is None, interval=interval)
     setup = Setup(CLUSTERS[cluster], Curved(), Scenario(restart_delay=2.0, horizon=1e7, rounds=rounds))
-    for seed in range(6):
+    for seed in range(2):
         most = 8 if cluster == "homogeneous" else 6  # a job larger than every GPU type may span them in another order
         workload = bursts(seed, num_jobs=25, most_gpus=most, models=("any", "large"))
         batch = rolled_out(silent, FifoMarket(skip), setup, workload, seed)
@@ -93,7 +93,7 @@ def test_bids_change_the_result():
     assert logs[0] != logs[1]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_proposal_is_what_silence_clears(seed):
     """In every round, `clear` on bids of 0 equals `propose`, and neither overwrites the other."""
     world = random_world(seed)

@@ -19,8 +19,9 @@ from tests.conformance.worlds import Curved
 from tests.golden.playground import jobs
 
 LOOK_AHEADS = [0, 12]
-# Look-ahead, first seed and number of worlds; each with and without all rules, so 1,040 worlds.
-CHUNKS = [(0, 1000, 150), (0, 2000, 150), (0, 3000, 150), (12, 4000, 35), (12, 5000, 35)]
+# Look-ahead, first seed and number of worlds; each with and without all rules.
+CHUNKS = [(0, 1000, 50), (12, 4000, 12)]
+MORE = [pytest.param(*chunk, marks=pytest.mark.exhaustive) for chunk in [(0, 2000, 400), (12, 5000, 60)]]
 
 
 class World:
@@ -80,7 +81,7 @@ def starling(look_ahead: int) -> Starling:
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["gpus alone", "all rules"])
-@pytest.mark.parametrize(("look_ahead", "first", "worlds"), CHUNKS)
+@pytest.mark.parametrize(("look_ahead", "first", "worlds"), [*CHUNKS, *MORE])
 def test_play_equals_schedule(look_ahead, first, worlds, plain):
     played = 0
     for seed in range(first, first + 2 * worlds):

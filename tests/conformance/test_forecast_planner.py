@@ -21,7 +21,7 @@ def worlds(first: int, count: int) -> list[World]:
 
 
 def test_without_further_variants_and_discount_it_is_starling():
-    for world in worlds(7000, 20):
+    for world in worlds(7000, 8):
         assert told(world.play(ForecastPlanner(plans=0, discount=0.0, batch="usual"))) == told(
             world.play(Starling(batch="usual"))
         )
@@ -29,7 +29,7 @@ def test_without_further_variants_and_discount_it_is_starling():
 
 def test_it_plays_as_it_decides_and_not_as_starling():
     planner, differs = ForecastPlanner(plans=6, batch="usual"), 0
-    for world in worlds(7100, 20):
+    for world in worlds(7100, 8):
         played = told(world.play(planner))
         assert told(world.decide(planner)) == played
         differs += played != told(world.play(Starling(batch="usual")))
@@ -38,7 +38,7 @@ def test_it_plays_as_it_decides_and_not_as_starling():
 
 def test_without_bids_its_market_is_the_planner_and_with_them_it_is_not():
     differ = 0
-    for seed in range(8):
+    for seed in range(4):
         world, market = calm(seed), ForecastMarket(plans=6)
         batch = rolled_out(silent, market, world.setup, world.workload, seed)
         result = run_episode(ForecastPlanner(plans=6), Simulator(world.workload, world.setup, seed), compiled=False)

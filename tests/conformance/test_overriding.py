@@ -150,9 +150,9 @@ def test_every_hook_that_is_overridden_is_asked_where_the_scheduler_asks_for_it(
         if not isinstance(value, property):
             changed.append(of(cls, cls))
             vars(changed[-1])[name] = other.__get__(changed[-1])
-        for one in changed:
+        assert not any(plays_compiled(one) for one in changed), name
+        for one in changed if name in ("reset", "schedule") else changed[-1:]:
             noted.clear()
-            assert not plays_compiled(one), name
             assert played(one).log == expected.log, name
             assert bool(noted) == (code in ran), name
             asked += bool(noted)

@@ -33,7 +33,7 @@ def calm(seed: int) -> RandomWorld:
 def test_without_bids_it_is_packing():
     """In worlds with cores, contention, batch sizes, hidden and estimated work."""
     pairs = 0
-    for seed in range(24):
+    for seed in range(10):
         world, starling = calm(seed), Starling(look_ahead=4 * (seed % 2))
         batch = rolled_out(silent, StarlingMarket(starling), world.setup, world.workload, seed)
         log = run_episode(Packing(starling), Simulator(world.workload, world.setup, seed)).log
@@ -52,7 +52,7 @@ def test_the_forecast_planner_shares_in_the_same_way():
 @pytest.mark.parametrize("policy", [loud, louder])
 def test_agents_and_scheduler_leave_one_log(policy):
     pairs = 0
-    for seed in range(12):
+    for seed in range(6):
         world, market = calm(seed), StarlingMarket(Starling(look_ahead=0))
         batch = rolled_out(policy, market, world.setup, world.workload, seed)
         result = run_episode(Bidder(policy, market), Simulator(world.workload, world.setup, seed))

@@ -54,7 +54,7 @@ def train(name: str) -> WorkPredictor:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     past=st.lists(st.lists(ROWS, max_size=8), max_size=3),
     asked=st.lists(ROWS, min_size=1, max_size=6),
@@ -68,7 +68,7 @@ def test_run_times_ascend_and_do_not_depend_on_the_order_of_jobs(name, past, ask
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(past=st.lists(ROWS, min_size=1, max_size=8), asked=st.lists(ROWS, min_size=1, max_size=6))
 def test_a_long_history_may_be_of_equal_jobs_or_tell_nothing_of_some_attributes(name, past, asked):
     """200 jobs: the same few again and again, submitted together, so that none has ended before the others."""
@@ -90,7 +90,7 @@ def check(predictor, asked, ended):
 
 
 @pytest.mark.parametrize("name", ["srtf", "optimus", "afs", "starling", "themis"])
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(data=st.data(), scenario=scenarios, seed=st.integers(0, 3))
 def test_both_engines_show_the_same_predictions(name, data, scenario, seed):
     """All jobs end with exactly their work, and both engines leave the same log."""

@@ -100,7 +100,7 @@ def test_estimates_and_failing_nodes_are_seen_alike(address):
 @pytest.mark.parametrize("pairs", [False, True])
 def test_random_worlds_with_cores_memory_contention_and_plans_are_seen_alike(tmp_path, pairs):
     compared = 0
-    for seed in range(40):
+    for seed in range(16):
         world = random_world(seed, pairs=pairs)
         information = world.setup.scenario.information
         if information.hides_throughput or information.work == "predicted":

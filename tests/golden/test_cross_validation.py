@@ -1,5 +1,6 @@
 """Experiments on other simulators' inputs, compared with their output: exact, or within a stated tolerance."""
 
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("xval_*.yaml"))
 
 
+@cache
 def composed(experiment: str, *overrides: str) -> DictConfig:
     """The configuration of `compare.py experiment=<name>`."""
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):

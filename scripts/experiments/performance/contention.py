@@ -222,6 +222,8 @@ def _fit_shares(law: str, first: IntArray, second: IntArray, measured: FloatArra
 
     A search of all combinations on a coarse grid, followed by descents from its best points.
     """
+    if law == "no contention":  # any c fits as well as any other
+        return np.zeros(num_models, np.int64)
     table = _factor_table(law)
 
     def losses(shares: IntArray) -> FloatArray:

@@ -85,7 +85,7 @@ def trainer(
     problem: BidProblem | None = None,
     method: EvolutionSettings = SETTINGS,
 ) -> Trainer:
-    length = TrainingSettings(method, iterations, validate_every=1, num_validation=3, picture_every=20)
+    length = TrainingSettings(method, iterations, validate_every=1, num_validation=3, picture_every=0)
     return Trainer(problem or problem_of(), length, {}, folder, 3, Quiet(), start)
 
 

@@ -116,7 +116,9 @@ def test_it_reports_all_of_its_work():
 
 
 def test_without_passes_nothing_is_taught(tmp_path):
-    settings = TrainingSettings(QUICK_PPO, iterations=0, num_validation=1, teacher="srtf", imitation=QUICK)
+    settings = TrainingSettings(
+        QUICK_PPO, iterations=0, num_validation=1, picture_every=0, teacher="srtf", imitation=QUICK
+    )
     off = replace(settings, imitation=replace(QUICK, passes=0))
     states = [
         Trainer(small_world().problem(), each, {"srtf": Srtf}, tmp_path / str(number), 0, Silence()).run()

@@ -1,10 +1,5 @@
 """The learned estimator: what its weights keep, that it learns, its file, and its command."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -19,8 +14,7 @@ from experiments.estimators.held_out import held_out_jobs
 from experiments.estimators.training import train_curves
 from tests.conformance.test_estimators import NODES, cases, some_curves
 from tests.unit.baselines.test_calibration import JOBS, SETUP
-
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.unit.scripts.test_training_scripts import run_here
 
 
 def random_network(seed):
@@ -33,7 +27,7 @@ def random_network(seed):
     return network
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(case=cases(), seed=st.integers(0, 20))
 def test_the_order_of_samples_does_not_matter(case, seed):
     known, samples = case
@@ -44,7 +38,7 @@ def test_the_order_of_samples_does_not_matter(case, seed):
     np.testing.assert_allclose(other.spread[known.runs], one.spread[known.runs], rtol=1e-3)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(case=cases(), seed=st.integers(0, 20))
 def test_weights_add_up_to_one(case, seed):
     """Samples that are all equally far above the shape of the others put the curve there, whatever the weights."""
@@ -115,18 +109,15 @@ def test_a_spoilt_file_is_an_error_of_one_line(tmp_path, spoil):
 
 
 def test_the_command_trains_and_its_file_is_an_estimator(tmp_path):
-    def call(*arguments):
-        environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "120"}
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600)
-
     options = ["task=profile-24", "training_episodes=2", "steps=20", "hidden=8", "episodes=1", "measured=[0,1]"]
-    done = call("scripts/train_estimator.py", f"hydra.run.dir={tmp_path}", *options)
+    done = run_here(tmp_path, "train_estimator", f"hydra.run.dir={tmp_path}", *options)
     assert done.returncode == 0, done.stderr
     assert "learned" in done.stdout
     assert "linear_gaussian" in done.stdout
     weights = tmp_path / "curves.safetensors"
     options = ["task=profile-24", "scheduler=[srtf]", "episodes=1", "estimator=learned_curves"]
-    played = call("scripts/compare.py", f"hydra.run.dir={tmp_path / 'played'}", f"estimator.file={weights}", *options)
+    played = run_here(
+        tmp_path, "compare", f"hydra.run.dir={tmp_path / 'played'}", f"estimator.file={weights}", *options
+    )
     assert played.returncode == 0, played.stderr
     assert "srtf" in played.stdout

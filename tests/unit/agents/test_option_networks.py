@@ -77,7 +77,7 @@ class Notes:
 
 
 def trainer(folder, name, listener, **options):
-    settings = TrainingSettings(QUICK_PPO, iterations=1, num_validation=1)
+    settings = TrainingSettings(QUICK_PPO, iterations=1, num_validation=1, picture_every=0)
     problem = small_world(num_jobs=6).problem(Blueprint(f"their_networks.{name}", options))
     return Trainer(problem, settings, {"fifo": Fifo}, folder, 0, listener)
 

@@ -1,8 +1,5 @@
 """Scores of predictors: worked by hand, calibrated where the predictor is right, and printed by the command."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +9,7 @@ import pytest
 from envs.simulation.pooled_history import LEVELS, log_normal
 from envs.types import NUM_OUTCOMES
 from experiments.predictors.scores import score_outcomes, summarise_scores
+from tests.unit.scripts.test_training_scripts import run_here
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -40,9 +38,7 @@ def test_a_right_distribution_is_calibrated():
 @pytest.mark.slow
 def test_the_command_prints_a_row_for_each_predictor(tmp_path):
     options = [f"hydra.run.dir={tmp_path}/run", "episodes=1", "workload.num_jobs=60", "workload.warm_up=0"]
-    command = [sys.executable, "scripts/calibrate_predictors.py", *options, "workload.measured=null"]
-    environment = {**os.environ, "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    done = run_here(tmp_path, "calibrate_predictors", *options, "workload.measured=null")
     assert done.returncode == 0, done.stderr
     names = {path.stem for path in (REPOSITORY / "conf" / "predictor").glob("*.yaml")}
     assert all(name in done.stdout for name in names)

@@ -1,10 +1,5 @@
 """The study of estimators: scores by hand, held-out jobs and their cells, and its command."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,8 +11,8 @@ from envs.types import ClusterSpec, EstimatedCurve, JobSpec, NodeSpec
 from envs.workloads import Workload
 from experiments.estimators.calibration import calibrate, normal_crps, score, summarise_calibration
 from experiments.estimators.held_out import allowed_cells, held_out_jobs
+from tests.unit.scripts.test_training_scripts import run_here
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ClusterSpec(tuple(NodeSpec(name, 4, cpu_cores=24, memory=250.0) for name in ("V100", "V100", "K80")), "both")
 INFORMATION = Information(throughput="observed", stated_error=0.5, sample_error=0.05)
 SETUP = Setup(CLUSTER, DrawnModel(), Scenario(batch_sizes="usual", information=INFORMATION))
@@ -88,9 +83,7 @@ def test_estimators_are_scored_in_a_table():
 @pytest.mark.slow
 def test_the_command_prints_the_table_and_writes_scores_and_figure(tmp_path):
     options = ["episodes=1", "estimators=[mean_curve,linear_gaussian]", f"hydra.run.dir={tmp_path / 'run'}"]
-    command = [sys.executable, "scripts/calibrate_estimators.py", *options]
-    environment = {**os.environ, "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    done = run_here(tmp_path, "calibrate_estimators", *options)
     assert done.returncode == 0, done.stderr
     assert "linear_gaussian" in done.stdout
     assert set(pd.read_csv(tmp_path / "run" / "scores.csv")["estimator"]) == {"mean_curve", "linear_gaussian"}

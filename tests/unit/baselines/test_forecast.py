@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.starling import round
@@ -62,6 +62,7 @@ def foreseen(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: li
     )  # fmt: skip
 
 
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_the_forecast_equals_the_reference(seed):
     order, jobs, rules, ahead = drawn(seed)
@@ -70,6 +71,7 @@ def test_the_forecast_equals_the_reference(seed):
     assert foreseen(order, jobs, rules, ahead, stall) == pytest.approx(expected, rel=1e-9)
 
 
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_the_candidate_equals_the_reference_and_is_valid(seed):
     """Where two candidates end equally soon up to rounding, either may be taken."""
@@ -82,6 +84,7 @@ def test_the_candidate_equals_the_reference_and_is_valid(seed):
         assert found.tolist() == grid_of(expected, len(jobs.types)).tolist()
 
 
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_arguments_are_not_changed(seed):
     order, jobs, rules, ahead = drawn(seed)

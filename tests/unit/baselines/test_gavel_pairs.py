@@ -92,7 +92,7 @@ def level_slowly(sharing: Sharing, weight: np.ndarray) -> float:
     return float(found.x[-1])
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(sharing=sharings())
 def test_max_min_matches_the_reference_implementation(sharing):
     found = maximise_least_throughput(sharing)
@@ -104,7 +104,7 @@ def test_max_min_matches_the_reference_implementation(sharing):
     assert reached.min() >= (sharing.reach(alone) * weight).min() * (1 - 1e-6)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(sharing=sharings())
 def test_other_objectives_are_feasible_and_no_worse_than_without_pairs(sharing):
     apart = replace(sharing, pair_rule=None)
@@ -127,7 +127,7 @@ def test_other_objectives_are_feasible_and_no_worse_than_without_pairs(sharing):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(sharing=sharings())
 def test_equal_jobs_have_equal_throughputs(sharing):
     reached = sharing.reach(maximise_least_throughput(sharing))

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
@@ -70,6 +70,7 @@ def level_slowly(sharing: Sharing, gain: FloatArray) -> float:
     return float(found.x[-1])
 
 
+@settings(max_examples=20)
 @given(sharing=sharings())
 def test_max_min_matches_the_reference_implementation(sharing):
     found = maximise_least_throughput(sharing)
@@ -80,6 +81,7 @@ def test_max_min_matches_the_reference_implementation(sharing):
     assert (found.programs, found.failures) == (3, 0)
 
 
+@settings(max_examples=20)
 @given(sharing=sharings(), data=st.data())
 def test_makespan_matches_the_reference_implementation(sharing, data):
     work = np.array([data.draw(st.floats(0.1, 1000.0)) for _ in range(sharing.num_jobs)])
@@ -89,6 +91,7 @@ def test_makespan_matches_the_reference_implementation(sharing, data):
     assert level.min() == pytest.approx(level_slowly(sharing, sharing.throughput / work[:, None]), rel=1e-5)
 
 
+@settings(max_examples=20)
 @given(sharing=sharings())
 def test_equal_jobs_have_equal_shares(sharing):
     shares = maximise_least_throughput(sharing).shares
@@ -99,6 +102,7 @@ def test_equal_jobs_have_equal_shares(sharing):
                 assert (shares[one] == shares[other]).all()
 
 
+@settings(max_examples=20)
 @given(sharing=sharings())
 def test_total_throughput_is_at_least_that_of_fair_shares(sharing):
     gain = sharing.throughput / sharing.proportional[:, None]
@@ -108,6 +112,7 @@ def test_total_throughput_is_at_least_that_of_fair_shares(sharing):
     assert (gain * found.shares).sum() >= (gain * sharing.isolated).sum() * (1 - 1e-6)
 
 
+@settings(max_examples=20)
 @given(sharing=sharings(), data=st.data())
 def test_finish_times_are_no_worse_than_with_equal_shares(sharing, data):
     def column(low: float, high: float) -> FloatArray:
@@ -153,6 +158,7 @@ def test_equal_shares_by_hand():
     assert sharing.isolated[:, 0] == pytest.approx([2 / 3, 1.0, 1.0])
 
 
+@settings(max_examples=20)
 @given(sharing=sharings(), seed=st.integers(0, 99), work=st.lists(st.sampled_from([1.0, 2.0]), min_size=8, max_size=8))
 def test_shares_do_not_depend_on_which_optimum_a_solver_finds(sharing, seed, work):
     """A solver that sees columns and rows in another order, and throughputs with other last bits, finds the same."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.starling import Starling, round
@@ -121,6 +121,7 @@ def test_a_queue_of_cpu_stages_by_hand():
     assert (effect.calm, effect.crowded) == pytest.approx((kept, 1 - kept))
 
 
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1_000_000), keep=st.booleans(), mode=st.sampled_from([0, WORST_CASE]))
 def test_candidates_are_valid_and_no_job_gains_from_others(seed, keep, mode):
     order, jobs, rules, _ = drawn(seed)
@@ -134,6 +135,7 @@ def test_candidates_are_valid_and_no_job_gains_from_others(seed, keep, mode):
     assert (fractions <= 1).all()
 
 
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1_000_000), mode=st.sampled_from([0, WORST_CASE]))
 def test_bounds_that_skip_nodes_do_not_change_a_candidate(seed, mode):
     """Bounds are used where jobs have no affinities. Affinities of 0 switch them off and mean the same."""
@@ -145,6 +147,7 @@ def test_bounds_that_skip_nodes_do_not_change_a_candidate(seed, mode):
     assert bounded.tolist() == full.tolist()
 
 
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1_000_000), mode=st.sampled_from([0, WORST_CASE]))
 def test_scratch_arrays_carry_nothing_from_candidate_to_candidate(seed, mode):
     """Two orders planned one after the other on the same arrays give the same candidates as on new arrays."""

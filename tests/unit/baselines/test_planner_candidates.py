@@ -119,7 +119,7 @@ def result_of(scheduler: Scheduler, world: RandomWorld) -> RunResult | None:
 @pytest.mark.parametrize("planner", [RolloutPlanner(rollouts=0), RolloutPlanner(milliseconds=0.0)])
 def test_without_a_budget_it_is_starling_in_random_worlds(planner):
     compared = 0
-    for seed in range(60):
+    for seed in range(16):
         world = random_world(seed)
         expected = result_of(Starling(), world)
         if expected is not None:
@@ -128,13 +128,13 @@ def test_without_a_budget_it_is_starling_in_random_worlds(planner):
             assert found.log == expected.log, world.name
             assert found.records.tobytes() == expected.records.tobytes(), world.name
             compared += 1
-    assert compared > 30
+    assert compared > 8
 
 
 def test_all_jobs_end_and_the_seed_decides():
     """Hidden and estimated work, failures, cores, memory and contention; the oracle too."""
     played, changed, ended = 0, 0, 0
-    for seed in range(200, 212):
+    for seed in range(200, 207):
         world = random_world(seed)
         expected = result_of(Starling(), world)
         if expected is None:
@@ -150,9 +150,9 @@ def test_all_jobs_end_and_the_seed_decides():
         assert result_of(OraclePlanner(RolloutPlanner(rollouts=6)), world) is not None
         played += 1
         changed += one.log != expected.log
-    assert played > 5
-    assert changed > 2
-    assert ended > 2
+    assert played > 3
+    assert changed > 1
+    assert ended > 1
 
 
 def job_seconds(scheduler: Scheduler, world: RandomWorld) -> float | None:
@@ -169,7 +169,7 @@ def test_a_planner_that_knows_the_future_is_never_behind_its_base():
     The planner that continues with another scheduler has no such guarantee.
     """
     compared, better = 0, 0
-    for seed in range(300, 330):
+    for seed in range(300, 312):
         world = random_world(seed)
         expected = job_seconds(Starling(batch="usual"), world)
         found = job_seconds(
@@ -179,8 +179,8 @@ def test_a_planner_that_knows_the_future_is_never_behind_its_base():
         if expected is not None and found is not None:
             assert found <= expected * (1.0 + 1e-9), world.name
             compared, better = compared + 1, better + (found < expected * 0.999)
-    assert compared > 8
-    assert better > 3
+    assert compared > 3
+    assert better > 1
 
 
 @pytest.mark.parametrize("rounds", range(3))

@@ -89,7 +89,7 @@ def promised(world, spec, slack):
     return world.throughput(spec.model, Configuration("plain", spec.num_gpus, nodes_needed, plan=spec.plan)) / slack
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(workloads(), scenarios, schedulers)
 def test_runs_are_valid_and_finish(workload, scenario, scheduler):
     result = run(scheduler, workload, scenario)
@@ -99,7 +99,7 @@ def test_runs_are_valid_and_finish(workload, scenario, scheduler):
     check_service(result)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(workloads(), scenarios, schedulers)
 def test_guaranteed_jobs_run_at_their_level_or_not_at_all(workload, scenario, scheduler):
     """At every moment in which they run, whatever the quotas and the other jobs."""
@@ -111,7 +111,7 @@ def test_guaranteed_jobs_run_at_their_level_or_not_at_all(workload, scenario, sc
                 assert meets(throughput_of(world, spec, place), promised(world, spec, scheduler.slack))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(workloads(), scenarios, st.booleans())
 def test_ablations_change_only_what_they_may(workload, scenario, plans):
     """Without resources every job has at most its requested GPUs; without plans it also has its user's plan."""
@@ -123,7 +123,7 @@ def test_ablations_change_only_what_they_may(workload, scenario, plans):
             assert plans or place.num_gpus == spec.num_gpus
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(workloads(), scenarios, schedulers)
 def test_job_names_do_not_matter_and_runs_repeat(workload, scenario, scheduler):
     renamed = Workload.of([replace(spec, name=f"z{9 - spec.id}") for spec in workload])
@@ -132,7 +132,7 @@ def test_job_names_do_not_matter_and_runs_repeat(workload, scenario, scheduler):
     assert run(scheduler, workload, scenario).log == first.log
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(workloads(), scenarios)
 def test_the_artifacts_policy_finishes(workload, scenario):
     """With guaranteed jobs of at most one node; it never starts larger ones, as published."""

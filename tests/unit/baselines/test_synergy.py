@@ -157,7 +157,7 @@ def shared_round(mechanism, seed) -> RunResult:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_node_resources_are_never_exceeded_and_all_jobs_finish(mechanism, seed):
     """Recomputed from the log: cores and memory held on each node at every instant."""
     result = shared_round(mechanism, seed)
@@ -178,7 +178,7 @@ def test_node_resources_are_never_exceeded_and_all_jobs_finish(mechanism, seed):
 
 @pytest.mark.parametrize("mechanism", ["proportional", "tune", "opt"])
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_no_job_falls_below_the_proportional_share(mechanism, seed):
     """Every placement is as fast as on its proportional share, up to 64ths."""
     result = shared_round(mechanism, seed)

@@ -21,7 +21,7 @@ from papers.synergy.experiment import (
 )
 
 REGISTRY = Path(__file__).resolve().parents[3] / "conf" / "reproduce.yaml"
-SMALL = MechanismSetting(num_nodes=1, num_jobs=60, num_workloads=1)
+SMALL = MechanismSetting(num_nodes=1, num_jobs=40, num_workloads=1)
 
 
 def test_run_times_are_those_on_the_proportional_share():
@@ -32,7 +32,7 @@ def test_run_times_are_those_on_the_proportional_share():
         throughput = default_model().throughput(workload.models[row["model"]], fair)
         assert row["work"] / throughput == pytest.approx(row["duration"])
     assert (workload.jobs["min_gpus"] == workload.jobs["max_gpus"]).all()
-    assert workload.measured.sum() == 48
+    assert workload.measured.sum() == 32
 
 
 def test_run_times_have_the_artifacts_mean():
@@ -57,7 +57,7 @@ def test_tune_is_ahead_of_proportional_and_greedy_as_in_the_paper():
     runs = pd.DataFrame(mechanism_runs(SMALL, "50/0/50", "1 to 8 GPUs", "fifo", 9.0))
     jct = runs.set_index("mechanism")["mean_jct_h"]
     assert jct["tune"] < jct["proportional"] < jct["greedy"]
-    assert (runs["finished"] == 48).all()
+    assert (runs["finished"] == 32).all()
     assert (runs.set_index("mechanism")["limited_by_cpus"]["proportional"]) > 0.4
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.starling.growth import best_growth, grow_candidate
@@ -18,6 +18,7 @@ from tests.unit.baselines.slow_candidates import Rules, arrays, drawn, grid_of, 
 seeds = st.integers(0, 1_000_000)
 
 
+@settings(max_examples=20)
 @given(seed=seeds, size=st.integers(1, 16))
 def test_has_room_agrees_with_take_room(seed, size):
     """`has_room` is true exactly if the reference implementation finds nodes, and `take_room` takes these nodes."""
@@ -38,6 +39,7 @@ def test_has_room_agrees_with_take_room(seed, size):
             assert (np.array(free) - left).tolist() == (filled - row).tolist()
 
 
+@settings(max_examples=20)
 @given(seed=seeds, keep=st.booleans())
 def test_fill_candidate_equals_the_reference(seed, keep):
     order, jobs, rules, _ = drawn(seed)
@@ -47,6 +49,7 @@ def test_fill_candidate_equals_the_reference(seed, keep):
     assert grid.tolist() == grid_of(expected, len(nodes.capacity)).tolist()
 
 
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_grow_candidate_equals_the_reference(seed):
     _, jobs, rules, _ = drawn(seed)
@@ -59,6 +62,7 @@ def test_grow_candidate_equals_the_reference(seed):
     assert free.tolist() == slow.free_under(expected, jobs.capacity)
 
 
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_choose_by_part_equals_the_reference(seed):
     order, jobs, rules, _ = drawn(seed)
@@ -70,6 +74,7 @@ def test_choose_by_part_equals_the_reference(seed):
     assert grid.tolist() == grid_of(slow.choose(kept, anew, jobs, rules), num_nodes).tolist()
 
 
+@settings(max_examples=20)
 @given(seed=seeds)
 def test_candidates_equal_the_reference_and_are_valid(seed):
     order, jobs, rules, _ = drawn(seed)

@@ -61,7 +61,7 @@ def played(draw):
     return run_episode(Shuffling(), simulator, "shuffling")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_shares_are_between_zero_and_one(result):
     summary = summarise(result)
@@ -70,7 +70,7 @@ def test_shares_are_between_zero_and_one(result):
         assert np.isnan(value) or -1e-12 <= value <= 1 + 1e-12, name
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_every_measured_job_is_finished_or_unfinished(result):
     summary = summarise(result)
@@ -78,7 +78,7 @@ def test_every_measured_job_is_finished_or_unfinished(result):
     assert summary.num_measured == result.records["measured"].sum()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_a_rigid_job_is_never_quicker_than_alone(result):
     summary = summarise(result)
@@ -90,7 +90,7 @@ def test_a_rigid_job_is_never_quicker_than_alone(result):
         assert summary.makespan >= summary.p99_jct - 1e-9
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_held_gpu_seconds_cover_the_work(result):
     """In IdealModel a sample is a GPU-second, so a finished job held GPU-seconds for its work and its restarts."""
@@ -102,7 +102,7 @@ def test_held_gpu_seconds_cover_the_work(result):
         assert work - 1e-6 <= service <= work + delays + 1e-6
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_jobs_never_hold_more_gpus_than_exist(result):
     for node, gpus in enumerate(CLUSTER.node_gpus):
@@ -111,7 +111,7 @@ def test_jobs_never_hold_more_gpus_than_exist(result):
         assert held.min(initial=0) >= 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_every_job_in_the_system_waits_or_runs(result):
     """Waiting and running jobs, integrated, add up to jobs in the system; running jobs come from segments."""
@@ -122,7 +122,7 @@ def test_every_job_in_the_system_waits_or_runs(result):
     assert waiting + running == pytest.approx(integral(*jobs_in_system(result), 0.0, result.end_time), abs=1e-6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_a_window_splits_utilisation(result):
     """The held GPU-seconds of two adjacent spans add up to those of both."""
@@ -133,7 +133,7 @@ def test_a_window_splits_utilisation(result):
     assert parts == pytest.approx(gpu_seconds(held, start, end))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_contention_is_at_least_one_and_at_most_all_jobs(result):
     contention = average_contention(result)
@@ -141,7 +141,7 @@ def test_contention_is_at_least_one_and_at_most_all_jobs(result):
     assert (contention <= len(result.records) + 1e-9).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(played())
 def test_equal_sharing_is_never_quicker_than_alone(result):
     """Therefore rho is at most the slowdown."""
@@ -172,7 +172,7 @@ def slower(job, factor):
     return Told(job.submit * factor, job.num_gpus, job.ideal * factor, acts, finish)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(told())
 def test_times_scale_and_ratios_do_not_change(made):
     """If all times are multiplied by a factor, metrics in seconds are too, and metrics without a unit do not change."""
@@ -187,7 +187,7 @@ def test_times_scale_and_ratios_do_not_change(made):
     assert scaled.mean_jobs_in_system == pytest.approx(plain.mean_jobs_in_system)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(told())
 def test_an_earlier_finish_makes_no_metric_worse(made):
     """If one finish moves to an earlier time, mean JCT and jobs in the system do not grow."""

@@ -31,7 +31,7 @@ from envs.workloads import SyntheticSource
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.options.worlds import random_rules
 
-SEEDS = 12
+SEEDS = 6
 
 
 def hidden_world(seed: int) -> RandomWorld:

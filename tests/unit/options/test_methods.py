@@ -44,6 +44,7 @@ METHODS: dict[str, Any] = {
     ),
     "evolution": OptionEvolutionSettings(num_pairs=8, num_workloads=2, lr=0.05, sigma=0.1, averaging=1.0),
 }
+VARIANTS = ("both", "averaged", "reinforce")  # of the first two; all tests but the longest have them too
 ALL = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
 
@@ -68,7 +69,13 @@ def mean_jct_after(method, iterations: int, reward=None) -> float:
     return found["sampled" if isinstance(method, GroupPPOSettings) else "greedy"]
 
 
-@ALL
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(method, marks=[pytest.mark.exhaustive] if name in VARIANTS else [], id=name)
+        for name, method in METHODS.items()
+    ],
+)
 def test_what_is_learnt_is_what_is_rewarded(method):
     """Training for a short JCT leads to a shorter one than training for a long one, and than no training."""
     learnt = mean_jct_after(method, 30)

@@ -19,7 +19,7 @@ from envs.simulation import EventKind, EventLog, Information, RunResult, Simulat
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.options.worlds import random_rules
 
-SEEDS = 16  # worlds for each set of changes
+SEEDS = 8  # worlds for each set of changes
 
 
 class Linear(nn.Module):

@@ -11,11 +11,9 @@ from agents.methods.group_ppo import GroupPPOSettings
 from agents.networks import Blueprint
 from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.problems.options import OptionProblem, OptionTask
-from agents.problems.problem import ValidationScope
 from agents.training import STATE, STATES, Trainer, TrainingSettings
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
-from envs.episodes import Elapsed
 from envs.types import CheckpointError, MurmurationError
 from tests.unit.options.tasks import small_task
 
@@ -48,34 +46,6 @@ def train(folder: Path, settings: TrainingSettings = SETTINGS, problem: OptionPr
     listener = Quiet()
     trainer = Trainer(problem or problem_of(), settings, baselines, folder, 1, listener)
     return trainer.run(), listener.notes
-
-
-def mean_jct_after(task: OptionTask, iterations: int) -> float:
-    """Mean JCT over 16 validation workloads, with sampled choices, after so many iterations."""
-    problem = problem_of(task)
-    problem.prepare(ValidationScope(16, None, 4), Quiet())
-    method = dataclasses.replace(METHOD, iterations=40, start_only=0.0)
-    algorithm = method.start(problem, problem.build(1, None), 1)
-    for _ in range(iterations):
-        algorithm.train()
-    found = problem.validate(algorithm.network()).figures[task.name]["sampled"]
-    algorithm.stop()
-    return found
-
-
-def test_a_policy_learns_from_random_weights():
-    task = small_task(num_jobs=30)
-    assert mean_jct_after(task, 40) < 0.9 * mean_jct_after(task, 0)
-
-
-def test_a_reward_of_ones_own_is_what_is_learnt_from():
-    """With the opposite reward the policy becomes worse."""
-
-    def rewarding_delay(elapsed: Elapsed):
-        return elapsed.job_seconds
-
-    task = small_task(num_jobs=30, reward=rewarding_delay)
-    assert mean_jct_after(task, 40) > 1.1 * mean_jct_after(task, 0)
 
 
 def test_a_run_leaves_checkpoints_that_are_read_again(tmp_path):

@@ -51,7 +51,7 @@ def free_gpus(batch: OptionBatch) -> np.ndarray:
     return np.asarray(batch.state.nodes["free"][0])
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=SEEDS)
 def test_every_option_fits(seed):
     """A draft never takes GPUs that are not there, and jobs never have more than they may."""
@@ -70,7 +70,7 @@ def test_every_option_fits(seed):
         assert (batch.state.jobs[0]["gpus"] <= batch.state.jobs[0]["max_gpus"]).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=SEEDS)
 def test_every_gang_is_completed_or_given_up(seed):
     """Between rounds no job holds fewer GPUs than it needs; a round has finitely many decisions."""
@@ -92,7 +92,7 @@ def test_every_gang_is_completed_or_given_up(seed):
             assert not len(short)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=SEEDS)
 def test_nobody_waits_on_an_idle_cluster_where_a_job_fits(seed):
     _, batch, rng = new_batch(seed)
@@ -107,7 +107,7 @@ def test_nobody_waits_on_an_idle_cluster_where_a_job_fits(seed):
         batch.step(np.array([draw(batch, rng)]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=SEEDS)
 def test_left_out_nodes_are_equal_to_one_that_stays(seed):
     """Without `distinct_nodes` there are more options, and each of these has an equal one of the same job."""
@@ -128,7 +128,7 @@ def test_left_out_nodes_are_equal_to_one_that_stays(seed):
         few.step(np.array([chosen]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(seed=SEEDS)
 def test_features_are_within_their_bounds(seed):
     _, batch, rng = new_batch(seed)
@@ -152,7 +152,7 @@ def test_features_are_within_their_bounds(seed):
         batch.step(np.array([draw(batch, rng)]))
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=SEEDS)
 def test_hidden_work_never_shows(seed):
     """Two worlds that differ only in the work of jobs look alike until the first of these jobs ends."""
@@ -174,7 +174,7 @@ def test_hidden_work_never_shows(seed):
         other.step(chosen)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=SEEDS)
 def test_copies_of_a_running_episode_continue_identically(seed):
     """A copy is taken in the middle of a round, is played on by the same choices, and leaves the original alone."""
@@ -200,7 +200,7 @@ def test_copies_of_a_running_episode_continue_identically(seed):
     assert batch.counters() == other.counters(1)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(seed=SEEDS)
 def test_an_evicted_job_waits_and_may_start_again(seed):
     _, batch, rng = new_batch(seed)

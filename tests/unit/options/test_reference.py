@@ -28,7 +28,7 @@ from tests.unit.options.worlds import batch_of, begun, draw, listed, random_rule
 
 ALL_OPTION_COLUMNS, ALL_JOB_COLUMNS = OPTION_COLUMNS + TUNED_OPTION_COLUMNS, JOB_ROW_COLUMNS + TUNED_JOB_COLUMNS
 CHUNK = 12
-MOST_STEPS = 80  # of one world; what is equal so long stays equal
+MOST_STEPS = 50  # of one world; what is equal so long stays equal
 
 
 def compare_rows(name: str, found: np.ndarray, expected: np.ndarray, columns: tuple[str, ...]) -> None:
@@ -78,7 +78,7 @@ def play(name: str, batch: OptionBatch, reference: ReferenceOptions, rng: np.ran
 
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("turn", TURNS)
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", range(2))
 def test_both_see_and_do_the_same(chunk, turn, plain):
     """From the first decision of random worlds under random rules."""
     changes: Counter[str] = Counter()
@@ -125,7 +125,7 @@ class Narrow(Workshop):
 
 def test_both_give_up_the_same_gangs():
     broken = 0
-    for seed in range(60):
+    for seed in range(30):
         world, rng = random_world(seed), np.random.default_rng(seed)
         world = replace(world, setup=replace(world.setup, performance=Narrow()))
         rules = random_rules(rng)
@@ -136,14 +136,14 @@ def test_both_give_up_the_same_gangs():
         play(f"{world.name} {rules}", batch, reference, rng)
         assert batch.state.log(0) == reference.simulator.log, world.name
         broken += batch.counters()["broken_gangs"]
-    assert broken > 5
+    assert broken > 2
 
 
 def test_the_worlds_hold_what_decides():
     """Preemptions, restarts and failures; every feature takes several values."""
     found: Counter[str] = Counter()
     seen: dict[str, set[float]] = {name: set() for name in (*ALL_OPTION_COLUMNS, *ALL_JOB_COLUMNS, *NODE_COLUMNS)}
-    for seed in range(60):
+    for seed in range(30):
         world, rng = random_world(seed), np.random.default_rng(seed)
         rules = random_rules(rng, changes="move", num_candidates=8, tune=True)
         batch = batch_of(world.setup, world.workload, rules, seed)

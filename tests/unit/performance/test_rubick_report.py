@@ -1,8 +1,6 @@
 """The reproduction of Rubick's table as a user runs it: its files, its result, and the script's errors."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -13,20 +11,16 @@ from envs.performance.rubick.data import model_shapes
 from envs.performance.rubick.fitting import FitReport, prior_figures
 from envs.types import PerformanceError
 from papers.rubick_model.report import figures_table, prediction_error, summarise_protocols
+from tests.unit.scripts.test_training_scripts import run_here
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-
-
-def run(tmp_path, *arguments):
-    command = [sys.executable, str(REPOSITORY / "scripts" / "reproduce.py"), *arguments]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.slow
 def test_a_complete_run(real_data, tmp_path):
     """The README's command prints the tables, writes the files, and prints its folder last."""
     data = real_data("profiles/rubick/vit/placements.csv").parents[3]
-    result = run(tmp_path, "paper=rubick", "table=prediction_error", f"data={data}")
+    result = run_here(tmp_path, "reproduce", "paper=rubick", "table=prediction_error", f"data={data}")
     assert result.returncode == 0, result.stderr
     *notes, last = result.stdout.strip().splitlines()
     assert last.startswith("run: ")
@@ -82,7 +76,7 @@ def test_figures_are_rounded_to_five_digits():
     ],
 )
 def test_the_script_reports_mistakes_in_one_line(tmp_path, arguments, message):
-    result = run(tmp_path, *arguments)
+    result = run_here(tmp_path, "reproduce", *arguments)
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr

@@ -3,12 +3,15 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
 from hydra.utils import instantiate
 
 from envs.performance import Contention, CostBySize, CostByTable, TableModel
+from experiments.performance import contention, forms, predictions, report, sharing
+from experiments.performance.predictions import summarise_errors
 from experiments.performance.profiles import PREDICTION_COLUMNS
 from tests.unit.scripts.test_training_scripts import run_here
 
@@ -27,8 +30,20 @@ def run(tmp_path, monkeypatch):
     return main
 
 
+def with_quick_forms(monkeypatch):
+    """Leave out the forms, laws and protocols whose fits take long."""
+    monkeypatch.setattr(report, "FORMS", {"ours": forms.fit_ours})
+    monkeypatch.setattr(sharing, "FORMS", {name: sharing.FORMS[name] for name in ("half each", "mean of the job type")})
+    monkeypatch.setattr(contention, "LAWS", {"no contention": "off"})
+    monkeypatch.setattr(predictions, "LAWS", contention.LAWS)
+    monkeypatch.setattr(predictions, "PROTOCOLS", ("profile",))
+
+
 @pytest.mark.slow
-def test_the_script_prints_errors_and_writes_predictions_and_pictures(real_data, run, tmp_path):
+@pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+def test_the_script_prints_errors_and_writes_predictions_and_pictures(quick, real_data, run, tmp_path, monkeypatch):
+    if quick:
+        with_quick_forms(monkeypatch)
     done = run(data=str(real_data("profiles").parent))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("run: ")
@@ -44,6 +59,10 @@ def test_the_script_prints_errors_and_writes_predictions_and_pictures(real_data,
         assert heading in done.stdout
     kept = pd.read_csv(tmp_path / "run" / "predictions.csv")
     assert list(kept.columns) == list(PREDICTION_COLUMNS)
+    sources = {str(protocol).partition(",")[0] for protocol in kept["protocol"]}
+    assert sources >= {"gavel", "elasticflow", "leave one GPU type out", "rubick", "deepshare"}
+    assert np.isfinite(kept["error"]).all()
+    assert summarise_errors(kept)["points"].sum() == len(kept)
     assert (tmp_path / "run" / "pairs.csv").exists()
     pictures = list((tmp_path / "run").glob("*.png"))
     assert len(pictures) == len(kept[["protocol", "quantity"]].drop_duplicates())

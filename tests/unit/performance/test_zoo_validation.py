@@ -76,18 +76,6 @@ def test_predictions_do_not_depend_on_unseen_points(real_data, tmp_path):
     assert after[changed]["measured"].to_numpy() == pytest.approx(10 * before[changed]["measured"].to_numpy())
 
 
-@pytest.mark.slow
-def test_all_protocols_together(real_data):
-    root = real_data("profiles").parent
-    frame = validate_performance(root)
-    assert list(frame.columns) == list(PREDICTION_COLUMNS)
-    sources = {str(protocol).partition(",")[0] for protocol in frame["protocol"]}
-    assert sources >= {"gavel", "elasticflow", "leave one GPU type out", "rubick", "deepshare"}
-    assert np.isfinite(frame["error"]).all()
-    table = summarise_errors(frame)
-    assert table["points"].sum() == len(frame)
-
-
 def test_scaling_errors_have_the_same_columns():
     frame = scaling_errors()
     assert list(frame.columns) == list(PREDICTION_COLUMNS)

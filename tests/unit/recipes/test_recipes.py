@@ -1,9 +1,8 @@
 """The recipes for other libraries are short, and each trains with its library where that is installed."""
 
 import math
-import os
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -35,40 +34,35 @@ def test_the_page_names_every_recipe():
     assert [name for name in (*RECIPES, WHOLE) if f"scripts/recipes/{name}.py" not in page] == []
 
 
+def run_recipe(name, iterations, folder, monkeypatch, capsys):
+    """The mean JCTs that a recipe prints, started as a program within this process."""
+    path = str(ROOT / "scripts" / "recipes" / f"{name}.py")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [path, str(iterations)])
+    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "300")
+    try:
+        runpy.run_path(path, run_name="__main__")
+    finally:
+        if ray := sys.modules.get("ray"):
+            ray.shutdown()
+    return [float(hours) for hours in MEAN_JCT.findall(capsys.readouterr().out)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_trains(name, tmp_path):
+def test_a_recipe_trains(name, tmp_path, monkeypatch, capsys):
     """Two iterations, started in another folder, print two mean JCTs that differ."""
     pytest.importorskip(RECIPES[name], reason=f"needs {RECIPES[name]}, see docs/recipes.md")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_raylet_start_wait_time_s": "300"}
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "recipes" / f"{name}.py"), "2"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = [float(hours) for hours in MEAN_JCT.findall(done.stdout)]
-    assert len(found) == 2, done.stdout
+    found = run_recipe(name, 2, tmp_path, monkeypatch, capsys)
+    assert len(found) == 2
     assert all(0.1 < hours < 20 and math.isfinite(hours) for hours in found)
     assert found[0] != found[1]
 
 
 @pytest.mark.slow
-def test_the_single_file_learns(tmp_path):
+def test_the_single_file_learns(tmp_path, monkeypatch, capsys):
     """Three iterations from random weights already play better than FIFO."""
     pytest.importorskip("torch", reason="needs torch: pip install -c constraints.txt -e '.[learn]'")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "recipes" / f"{WHOLE}.py"), "3"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    fifo, srtf, first, last = (float(hours) for hours in MEAN_JCT.findall(done.stdout))
+    fifo, srtf, first, last = run_recipe(WHOLE, 3, tmp_path, monkeypatch, capsys)
     assert srtf < fifo
     assert last < min(first, fifo)

@@ -43,7 +43,7 @@ def fed(model: str, gpus: int, cpus: float, memory: float, named: int = 0) -> tu
     return job.alone, job.fed_by_cpus, job.fed_by_memory
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     model=st.sampled_from(MODELS),
     gpus=st.integers(1, 8),
@@ -77,7 +77,7 @@ def test_cells_of_a_grid(amount):
         assert cell_of(grid, cells_of(grid), min(amount, grid[-1])) == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     mode=st.sampled_from(["measured", "worst_case", "max_min"]),
     rows=st.lists(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.cluster import build_cluster
@@ -187,6 +187,7 @@ def test_a_bad_row_is_reported_with_row_and_field_or_raised(write, row, field):
         read(write, text, strict=True)
 
 
+@settings(max_examples=25)
 @given(st.data())
 def test_every_row_is_kept_bad_or_skipped(tmp_path_factory, data):
     """Whatever the cells hold, no row is lost, and those that are kept are usable jobs."""

@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 PYTEST_ARGS ?=
+# Tests that `make test` leaves out; `make test-all` sets this to nothing.
+LEAVE_OUT ?= -m 'not exhaustive'
 FILES ?=
 
 BIN := $(VENV)/bin
@@ -15,7 +17,7 @@ EXTRAS := learn,render,recipes,docs,dev
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check costs lint types layers unit docs docs-serve slurm-up slurm-down format lock clean
+.PHONY: help install demo test test-all check costs lint types layers unit docs docs-serve slurm-up slurm-down format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -35,6 +37,9 @@ demo: $(STAMP) ## Train a small scheduler, compare it with heuristics, write tab
 test: lint layers ## Everything that CI runs; types are checked beside the tests
 	$(MAKE) --jobs 2 types unit
 
+test-all: ## What make test runs, and the long forms of its tests
+	$(MAKE) test LEAVE_OUT=
+
 check: $(STAMP) ## What your change concerns, in 120 CPU seconds; FILES="..." names the changed files
 	$(BIN)/python -m tests.selection $(FILES)
 
@@ -51,8 +56,8 @@ types: $(STAMP) ## Static types
 layers: $(STAMP) ## Layers of packages: which may import which
 	$(BIN)/lint-imports
 
-unit: $(STAMP) ## All tests, on JOBS processes, in the order of tests/conftest.py
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+unit: $(STAMP) ## The tests, on JOBS processes, in the order of tests/conftest.py
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(LEAVE_OUT) $(PYTEST_ARGS)
 
 docs: $(STAMP) ## Build the documentation site into site/, without network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hydra._internal.hydra import Hydra
-from hydra.types import RunMode
 from hypothesis import HealthCheck, settings
+
+from tests.compositions import cheap_compositions
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every run that they interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -56,16 +56,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_composition_less() -> Iterator[None]:
-    """Spare scripts the composition by which Hydra learns whether a file sets `hydra.mode`; none of ours does."""
-    compose_for_mode = Hydra.get_mode
-
-    def get_mode(hydra: Hydra, config_name: str | None, overrides: list[str]) -> RunMode | None:
-        named = any("hydra.mode" in each for each in overrides)
-        return compose_for_mode(hydra, config_name, overrides) if named else None
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hydra, "get_mode", get_mode)
+def compositions() -> Iterator[None]:
+    """Compose each choice of groups once."""
+    with cheap_compositions():
         yield
 
 

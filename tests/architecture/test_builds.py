@@ -1,6 +1,7 @@
 """Every choice under conf/ builds: its `_target_` accepts its options, and the object has the type of its group."""
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,19 @@ BUILT_BARE = (
 )
 
 
-def composed(group, name, *overrides):
+@cache
+def choices_of(group):
+    """All choices of a group by name, composed at once; but each trainer alone, since it refers to itself by name."""
+    names = list_choices(group)
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        return compose(config_name=f"{group}/{name}", overrides=list(overrides))
+        if group == "trainer":
+            return {name: compose(overrides=[f"+trainer={name}"]).trainer for name in names}
+        return compose(overrides=[f"+{group}@every.{name}={name}" for name in names]).every
 
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in BUILT_BARE for name in list_choices(group)])
 def test_a_choice_builds(group, name):
-    made = build_object(as_component(composed(group, name)[group]))
+    made = build_object(as_component(choices_of(group)[name]))
     assert made is not None
     assert "Config" not in type(made).__name__  # a component, not a piece of configuration
 
@@ -55,10 +61,11 @@ def test_the_clusters_own_network_is_that_without_a_choice():
 
 @pytest.mark.parametrize("name", list_choices("workload"))
 def test_a_workload_builds_without_its_file(name):
-    cluster = build_object(as_component(composed("cluster", "homogeneous_64").cluster))
-    drawn = composed("workload", name).workload.get("curves") == "by_job"
-    performance = build_object(as_component(composed("performance", "drawn" if drawn else "default").performance))
-    source = build_object(as_component(composed("workload", name).workload), cluster=cluster, performance=performance)
+    workload = choices_of("workload")[name]
+    drawn = workload.get("curves") == "by_job"
+    cluster = build_object(as_component(choices_of("cluster")["homogeneous_64"]))
+    performance = build_object(as_component(choices_of("performance")["drawn" if drawn else "default"]))
+    source = build_object(as_component(workload), cluster=cluster, performance=performance)
     assert source.num_jobs >= 2
     assert source.name
 

@@ -1,11 +1,10 @@
-"""Every YAML file under conf/ composes: alone, or as a choice in a script's configuration that has its group."""
+"""The configuration of each script composes, and no file of conf/ restates what it inherits (see also test_builds)."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -22,35 +21,6 @@ def choices(conf):
     return [(path.parent.relative_to(conf).as_posix(), path.stem) for path in files]
 
 
-def groups(conf, script):
-    """Groups in the defaults list of a script's configuration."""
-    content = yaml.safe_load((conf / f"{script}.yaml").read_text()) or {}
-    for entry in content.get("defaults", []):
-        if isinstance(entry, dict):
-            key = str(next(iter(entry)))
-            yield key.rpartition(" ")[2].partition("@")[0].strip("/")
-
-
-def compose_choice(conf, group, name):
-    """Compose one file of a group with every script's configuration that knows the group; by itself if none does.
-
-    A choice that suits one script (an experiment of training) need not suit another, so one success is enough.
-
-    Raises:
-        HydraException: from the last configuration, if the file composes with none.
-    """
-    scripts = [script for script in script_configs(conf) if group in groups(conf, script)]
-    if not scripts:
-        return compose(config_name=f"{group}/{name}")
-    failures = []
-    for script in scripts:
-        try:
-            return compose(config_name=script, overrides=[f"{group}={name}"])
-        except HydraException as failure:
-            failures.append(failure)
-    raise failures[-1]
-
-
 @pytest.fixture
 def conf():
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -60,52 +30,6 @@ def conf():
 @pytest.mark.parametrize("script", script_configs(CONF))
 def test_a_script_configuration_composes(script, conf):
     assert compose(config_name=script) is not None
-
-
-@pytest.mark.parametrize(("group", "name"), choices(CONF))
-def test_a_choice_composes(group, name, conf):
-    assert compose_choice(conf, group, name) is not None
-
-
-@pytest.fixture
-def small(tmp_path):
-    files = {
-        "train.yaml": "defaults:\n  - _self_\n  - cluster: small\n  - optional experiment: null\nseed: 0\n",
-        "evaluate.yaml": "defaults:\n  - cluster: small\n",
-        "cluster/small.yaml": "nodes: 1\n",
-        "cluster/large.yaml": "nodes: 9\n",
-        "cluster/broken.yaml": "defaults:\n  - absent\nnodes: 9\n",
-        "experiment/demo.yaml": "# @package _global_\ndefaults:\n  - override /cluster: large\nseed: 1\n",
-        "loose/alone.yaml": "nodes: 3\n",
-    }
-    for name, text in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    with initialize_config_dir(version_base="1.3", config_dir=str(tmp_path)):
-        yield tmp_path
-
-
-def test_files_and_groups_are_found(small):
-    assert script_configs(small) == ["evaluate", "train"]
-    assert list(groups(small, "train")) == ["cluster", "experiment"]
-    assert ("experiment", "demo") in choices(small)
-    assert ("cluster", "broken") in choices(small)
-
-
-def test_a_choice_is_placed_under_its_group(small):
-    assert compose_choice(small, "cluster", "large").cluster.nodes == 9
-    assert compose_choice(small, "loose", "alone").loose.nodes == 3
-
-
-def test_an_experiment_overrides_other_groups(small):
-    config = compose_choice(small, "experiment", "demo")
-    assert (config.cluster.nodes, config.seed) == (9, 1)
-
-
-def test_a_file_that_does_not_compose_is_seen(small):
-    with pytest.raises(HydraException, match="absent"):
-        compose_choice(small, "cluster", "broken")
 
 
 def inherited(path):

@@ -49,10 +49,9 @@ def foreign(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("package", ["envs", "baselines", "deployment"])
-def test_envs_and_baselines_load_no_learning_library(package, foreign, texts):
-    modules = [path[:-3].replace("/", ".") for path in texts if path.startswith(f"{package}/")]
-    assert f"{package}.__init__" in modules
+def test_envs_baselines_and_deployment_load_no_learning_library(foreign, texts):
+    modules = [path[:-3].replace("/", ".") for path in texts if path.startswith(("envs/", "baselines/", "deployment/"))]
+    assert {"envs.__init__", "baselines.__init__", "deployment.__init__"} <= set(modules)
     names = sorted(name.removesuffix(".__init__") for name in modules)
     source = f"import importlib, json, sys; [importlib.import_module(name) for name in {names!r}]; "
     loaded = run(source + f"print(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))", foreign)
@@ -83,24 +82,6 @@ def test_what_a_package_exports_exists(package):
         _ = module.Absent
 
 
-@pytest.mark.slow
-def test_in_a_ray_worker_the_packages_are_ours(foreign, repository):
-    pytest.importorskip("ray")
-    source = """
-import json, logging, ray
-ray.init("local", num_cpus=1, object_store_memory=100 * 2**20, include_dashboard=False, logging_level=logging.ERROR)
-@ray.remote
-def files():
-    import agents, baselines, envs
-    return [module.__file__ for module in (agents, baselines, envs)]
-found = ray.get(files.remote())
-ray.shutdown()
-print(json.dumps(found))
-"""
-    ours = [str(repository / package / "__init__.py") for package in ("agents", "baselines", "envs")]
-    assert run(source, foreign) == ours
-
-
 @pytest.mark.parametrize("folder", FORBIDDEN)
 def test_no_file_imports_what_its_folder_forbids(folder, trees):
     ours = {path: set(imported(tree)) for path, tree in trees.items() if path.startswith(folder)}
@@ -109,19 +90,9 @@ def test_no_file_imports_what_its_folder_forbids(folder, trees):
     } == {}
 
 
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("import torch.nn as nn, os", {"torch", "os"}),
-        ("from ray.rllib import core", {"ray"}),
-        ("def f():\n    import hydra", {"hydra"}),
-        ("if TYPE_CHECKING:\n    from torch import Tensor", {"torch"}),
-        ("from . import torch", set()),
-        ("torch = 1", set()),
-    ],
-)
-def test_an_import_is_seen(source, names):
-    assert set(imported(ast.parse(source))) == names
+def test_an_import_is_seen():
+    source = "import torch.nn as nn, os\nfrom ray.rllib import core\nfrom . import a\nb = 1\ndef f():\n    import hydra"
+    assert set(imported(ast.parse(source))) == {"torch", "os", "ray", "hydra"}
 
 
 def test_a_heavy_import_would_be_seen(foreign):

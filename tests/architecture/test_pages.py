@@ -1,4 +1,4 @@
-"""The pages: the README's first screen, the tutorial's scheduler, and Python that is no file of a recipe."""
+"""The pages: the tutorial's scheduler, and Python that is no file of a recipe."""
 
 import re
 from pathlib import Path
@@ -114,17 +114,3 @@ def test_no_job_is_interrupted(scheduler):
 def test_a_job_that_does_not_fit_is_skipped(scheduler):
     """At 1, 4 GPUs are free: job 1 needs 8 and waits; job 2, though longer, runs."""
     assert start_and_finish(scheduler, (0, 4, 5), (1, 8, 1), (1, 4, 2)) == [(0, 5), (5, 6), (1, 3)]
-
-
-def test_the_first_screen_of_the_readme_has_two_pictures_two_commands_and_one_table_with_its_command(repository):
-    page = (repository / "README.md").read_text(encoding="utf-8")
-    first, rest = page.split("\n## ", 1)
-    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", first)
-    assert len(pictures) == 2
-    assert all((repository / picture).stat().st_size < 150_000 for picture in pictures)
-    commands, of_table = re.findall(r"```bash\n(.*?)```", first, re.DOTALL)
-    assert [line.split("#")[0].strip() for line in commands.splitlines()] == ["make demo", "make test"]
-    assert len(re.findall(r"^\|---", first, re.MULTILINE)) == 1
-    assert "scripts/evaluate.py" in of_table
-    assert not re.search(r"!\[", rest)
-    assert len(page.splitlines()) <= 126  # half of what it once was

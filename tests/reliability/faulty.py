@@ -4,13 +4,32 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
 from baselines import Fifo
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec
+
+
+def end_process(*_: object) -> None:
+    """End the process as for want of memory."""
+    os._exit(9)
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the first process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def wait_in(path: object, run: object, folder: Path, *_: object) -> None:
+    """Write the process's number into a folder, and wait for ten minutes."""
+    (folder / "part").write_text(str(os.getpid()))
+    (folder / "part").rename(folder / "waits")
+    time.sleep(600)
 
 
 class Faulty:

@@ -1,4 +1,7 @@
-"""Two machines, as far as Ray can tell: a cluster of two nodes, of which workers and one node are killed on the way."""
+"""Two machines, as far as Ray can tell: a cluster of two nodes, of which workers and one node are killed on the way.
+
+In short: a comparison and group PPO lose workers, and calls lose a node. All else that runs on Ray is exhaustive.
+"""
 
 import json
 import os
@@ -141,6 +144,7 @@ def test_schedulers_that_end_their_workers_cost_only_their_own_rows(cluster, mon
         ProblemSet(setup, WORKLOADS[:1], 0, spread_over_ray).outcomes(Deadly())
 
 
+@pytest.mark.exhaustive
 def test_searches_and_sweeps_are_the_same_though_a_worker_is_killed(cluster, tmp_path):
     setup = Setup(two_nodes(), IdealModel(), Scenario(restart_delay=2.0))
     tables, scores = [], []
@@ -230,6 +234,7 @@ def test_group_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, sto
     assert equal(local.network(), trained)
 
 
+@pytest.mark.exhaustive
 def test_evolution_strategies_are_the_same_to_the_bit_though_runners_are_killed(cluster, stopped):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
     algorithm = stopped(TrainingOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1), EvolutionConfig))
@@ -245,6 +250,7 @@ def copy_states(here, there, last):
     shutil.rmtree(there / "checkpoints" / "states" / f"iteration_{last:07d}")
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_run_of_group_ppo_with_one_runner_equals_the_unbroken_one_to_the_bit(cluster, tmp_path):
     settings = replace(TAUGHT, method=replace(QUICK_PPO, num_env_runners=1))
     unbroken = trainer(tmp_path / "unbroken", settings).run()
@@ -259,6 +265,7 @@ def test_a_resumed_run_of_group_ppo_with_one_runner_equals_the_unbroken_one_to_t
         assert curves[0][tag][-1] == curves[1][tag][-1]
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_run_of_evolution_strategies_with_one_runner_equals_the_unbroken_one(cluster, tmp_path):
     """The unbroken one plays here, without Ray: where episodes are played makes no difference."""
     settings = EvolutionSettings(num_pairs=2, num_workloads=1, num_envs=2)
@@ -314,6 +321,7 @@ def replaced(cluster):
     cluster.wait_for_nodes(timeout=600)
 
 
+@pytest.mark.exhaustive
 def test_group_ppo_is_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped, tmp_path):
     """The runner on the other node plays on."""
     algorithm, local = stopped(start_options(2)), start_options(0)
@@ -322,6 +330,7 @@ def test_group_ppo_is_the_same_to_the_bit_though_a_node_is_lost(replaced, stoppe
     assert equal(algorithm.network(), local.network())
 
 
+@pytest.mark.exhaustive
 def test_evolution_strategies_are_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped, tmp_path):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
     algorithm = stopped(TrainingOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1), EvolutionConfig))

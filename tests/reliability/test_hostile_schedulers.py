@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baselines import Fifo, Las
@@ -176,7 +176,6 @@ def test_the_only_scheduler_cannot_end_the_process(error):
     assert "\n" not in str(raised.value)
 
 
-@settings(max_examples=200)
 @given(st.dictionaries(JOBS, st.one_of(PLACEMENTS, ANYTHING), max_size=3), st.booleans(), st.integers(1, 3))
 @example({0: Placement({0: 2}), True: Placement({1: 2})}, False, 1)
 def test_any_changes_are_requested(changes, keep_running, after):
@@ -188,7 +187,6 @@ def test_any_changes_are_requested(changes, keep_running, after):
     harmless(act, after)
 
 
-@settings(max_examples=100)
 @given(
     st.sampled_from(["place", "stop", "keep", "pack"]),
     JOBS,
@@ -208,7 +206,6 @@ def test_the_builder_gets_anything(method, job, value, options, keep_running):
     harmless(act)
 
 
-@settings(max_examples=100)
 @given(
     st.sampled_from(["next_decision", "changes", "keep_running", "free_gpus", "cluster", "_running", "_prefer"]),
     st.one_of(ANYTHING, st.just(iter([(0, None)]))),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from envs.evaluation import compare_schedulers
-from envs.evaluation.archive import read_member
+from envs.evaluation.archive import LARGEST, read_member
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.record import (
     RecordHeader,
@@ -62,6 +62,7 @@ UNKNOWABLE = {  # what no other value of a record tells; all of them have a rang
     "queue_share",
 }
 Lines = list[dict[str, Any]]
+MANY = pytest.param(1500, marks=pytest.mark.exhaustive)  # changes
 
 
 @cache
@@ -196,10 +197,11 @@ def test_what_is_written_is_used(world: str, lines: Lines, tmp_path: Any) -> Non
     assert (unfinished > 0) == (world == "horizon")
 
 
-def test_every_changed_value_is_refused(world: str, lines: Lines, tmp_path: Any) -> None:
+@pytest.mark.parametrize("count", [200, MANY])
+def test_every_changed_value_is_refused(count: int, world: str, lines: Lines, tmp_path: Any) -> None:
     """The checksum sees what the other checks do not; both say so in one line."""
     path, found = tmp_path / "toy-v1.zip", Counter[str]()
-    for at, to, changed in mutations(lines, np.random.default_rng(1), 1500):
+    for at, to, changed in mutations(lines, np.random.default_rng(1), count):
         if changed == lines:  # a factor on 0
             continue
         write_text(path, changed)
@@ -208,16 +210,17 @@ def test_every_changed_value_is_refused(world: str, lines: Lines, tmp_path: Any)
         assert not said.startswith("unprintable"), said
         found["checksum" if "its checksum is of other content" in said else "schema"] += 1
     print(f"{world}: {found.total()} changed values, all refused: {dict(found)}")
-    assert found.total() >= 1200
-    assert min(found["checksum"], found["schema"]) > 200
+    assert found.total() >= 0.8 * count
+    assert min(found["checksum"], found["schema"]) > count / 8
 
 
-def test_every_changed_byte_is_refused_or_changes_nothing(world: str, lines: Lines, tmp_path: Any) -> None:
+@pytest.mark.parametrize("count", [200, MANY])
+def test_every_changed_byte_is_refused_or_changes_nothing(count: int, world: str, lines: Lines, tmp_path: Any) -> None:
     path, rng = tmp_path / "toy-v1.zip", np.random.default_rng(2)
     packed, found = path.read_bytes(), Counter[str]()
     text = read_member(path, "s").encode()
     expected = read_record(path, "s")
-    for number in range(900):
+    for number in range(count):
         whole = bytearray(packed if number % 3 else text)
         at = int(rng.integers(len(whole)))
         if number % 3 == 1:
@@ -235,14 +238,17 @@ def test_every_changed_byte_is_refused_or_changes_nothing(world: str, lines: Lin
             continue
         assert again == expected, at
         found["same values"] += 1
-    print(f"{world}: 900 changed files: {dict(found)}")
-    assert found["refused"] > 800
+    print(f"{world}: {count} changed files: {dict(found)}")
+    assert found["refused"] > 0.88 * count
 
 
-def test_with_a_new_checksum_only_what_nothing_tells_can_be_changed(world: str, lines: Lines, tmp_path: Any) -> None:
+@pytest.mark.parametrize("count", [200, MANY])
+def test_with_a_new_checksum_only_what_nothing_tells_can_be_changed(
+    count: int, world: str, lines: Lines, tmp_path: Any
+) -> None:
     """Single JCTs may change within the rounding of their mean; the mean itself and all that is shown of it may not."""
     path, found = tmp_path / "toy-v1.zip", Counter[str]()
-    for at, to, changed in mutations(lines, np.random.default_rng(3), 1500):
+    for at, to, changed in mutations(lines, np.random.default_rng(3), count):
         if at[0] == 0 or len(changed) != len(lines) or changed == lines:
             continue  # a header with a new checksum says what it says
         try:
@@ -264,7 +270,7 @@ def test_with_a_new_checksum_only_what_nothing_tells_can_be_changed(world: str, 
             assert name in UNKNOWABLE, f"{at} became {to!r}"
             found["unknowable"] += 1
     print(f"{world}: {found.total()} changed values with a new checksum: {dict(found)}")
-    assert found["refused"] > 700
+    assert found["refused"] > 0.45 * count
 
 
 def consistent(lines: Lines, jct: Callable[[dict[str, Any], int], list[float | None]]) -> Lines:
@@ -334,7 +340,7 @@ def test_wrong_orders_and_numbers_of_episodes_are_refused(world: str, lines: Lin
         b"null",
         b"[]\n[]",
         b'"\\ud800"',
-        b" " * (1 << 27),
+        b" " * (LARGEST + 1),
     ],
     ids=range(10),
 )
@@ -352,7 +358,7 @@ def test_files_of_other_content_are_refused_in_one_line(tmp_path: Any, content: 
         read_record(path, "s")
 
 
-@pytest.mark.parametrize("name", ["chance", "random", "starling", "rubick", "las", "fifo"])
+@pytest.mark.parametrize("name", ["chance", "starling", "rubick"])
 def test_what_was_played_is_never_refused(name: str) -> None:
     """Random worlds with all rules: horizons, failures, stalls, chosen batch sizes, named plans and cores."""
     checked = Counter[str]()

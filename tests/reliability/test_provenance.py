@@ -101,7 +101,7 @@ def test_a_strangers_run_is_repeated_with_classes_of_the_registry_only(start, co
 
 
 @pytest.mark.parametrize("damaged", ["provenance.json", ".hydra/config.yaml", "results.json"])
-@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe{", None])
+@pytest.mark.parametrize("content", [b"[]", b"\xff\xfe{", None])
 def test_a_damaged_folder_is_one_line(start, compared, capsys, damaged, content, monkeypatch):
     """The comparison itself is left out: only what is read from the folder matters."""
     monkeypatch.setattr("murmuration.runs.repeat.compare_and_report", lambda *_: None)
@@ -174,9 +174,7 @@ def test_a_training_run_is_repeated_and_resuming_leaves_no_other_folder(start, c
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
-@pytest.mark.parametrize(
-    "option", ["trainer.method.lr=1e-5", "seed=3", "scheduler=srtf", "cluster=small_16", "seeds=2", "workload.load=2.0"]
-)
+@pytest.mark.parametrize("option", ["trainer.method.lr=1e-5", "scheduler=srtf", "cluster=small_16"])
 def test_an_option_that_a_resumed_run_would_ignore_is_refused(start, compared, capsys, option):
     before = (compared / "provenance.json").read_bytes()
     code, _, err, _ = start(capsys, "train", f"resume={compared}", option)

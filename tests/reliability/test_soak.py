@@ -1,7 +1,6 @@
 """A short soak: random worlds with all faults on, back to back; the long one is `scripts/soak.py`."""
 
 import json
-import signal
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from murmuration.soak.worlds import (
     play_world,
     worlds_until,
 )
+from tests.unit.scripts.test_training_scripts import run_here
 
 
 def test_worlds_are_played_and_checked_until_the_time_is_up(capsys):
@@ -61,20 +61,20 @@ def test_a_job_that_loses_its_partner_in_the_round_of_its_own_change_is_updated_
     assert tally.finished == tally.jobs
 
 
-@pytest.mark.slow
-def test_a_soak_that_is_interrupted_keeps_its_counts(tmp_path):
-    script = Path(soaking.__file__).parents[1] / "soak.py"
-    command = [sys.executable, str(script), "minutes=1", "seed=100", f"hydra.run.dir={tmp_path / 'run'}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as soak:
-        assert soak.stdout is not None
-        while " worlds, " not in soak.stdout.readline():
-            assert soak.poll() is None
-        soak.send_signal(signal.SIGINT)
-        out, err = soak.communicate()
-    assert soak.returncode == 130
-    assert "nothing lost" in out
-    assert err.strip() == "interrupted; the counts so far are in run/soak.json"
-    assert json.loads((tmp_path / "run" / "soak.json").read_text())["worlds"] >= 1
+def test_a_soak_that_is_interrupted_keeps_its_counts(tmp_path, monkeypatch):
+    worlds = iter([play_world])
+
+    def play(world, *others):
+        for play_once in worlds:
+            return play_once(world, *others)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(soaking, "play_world", play)
+    done = run_here(tmp_path, "soak", "minutes=1", "seed=100", "hydra.run.dir=run")
+    assert done.returncode == 130
+    assert "nothing lost" in done.stdout
+    assert done.stderr.strip() == "interrupted; the counts so far are in run/soak.json"
+    assert json.loads((tmp_path / "run" / "soak.json").read_text())["worlds"] == 1
 
 
 def test_a_world_that_does_not_end_is_named_and_ends_the_soak():

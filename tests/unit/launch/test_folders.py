@@ -14,7 +14,7 @@ from murmuration.runs.commands import (
     refusals_before_start,
     remove_started,
 )
-from tests.unit.launch.test_scripts import SMALL, here, run
+from tests.unit.launch.test_scripts import SMALL, here
 
 __all__ = ["here"]  # a fixture
 NOW = datetime(2026, 3, 4, 5, 6, 7)
@@ -100,13 +100,13 @@ def test_an_empty_run_and_files_of_the_user_are_no_earlier_run(tmp_path):
         config_subfolder(tmp_path)
 
 
-def test_a_multirun_has_one_folder_with_a_subfolder_for_each_run(tmp_path):
-    done = run(tmp_path, "compare", "-m", *SMALL, "scheduler=fifo", "seed=0,1")
-    assert done.returncode == 0, done.stderr
+def test_a_multirun_has_one_folder_with_a_subfolder_for_each_run(here, tmp_path):
+    done = here("-m", *SMALL, "scheduler=fifo", "seed=0,1")
+    assert done.code == 0, done.err
     (sweep,) = (tmp_path / "runs" / "compare").iterdir()
     assert sorted(path.parent.name for path in sweep.glob("*/results.json")) == ["0", "1"]
     assert (sweep / "multirun.csv").exists()
-    assert done.stdout.splitlines()[-1] == f"table of all runs: {sweep.relative_to(tmp_path)}/multirun.csv"
+    assert done.out.splitlines()[-1] == f"table of all runs: {sweep.relative_to(tmp_path)}/multirun.csv"
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -2,13 +2,14 @@
 
 import json
 import os
+import sys
 
 import pytest
 
 from murmuration.config.choices import describe_groups, search_in
 from murmuration.config.errors import ChoiceError
 from tests.unit.launch.test_scripts import run
-from tests.unit.scripts.test_training_scripts import TINY
+from tests.unit.scripts.test_training_scripts import TINY, run_here
 
 MODULE = """
 from envs.performance import IdealModel
@@ -59,7 +60,7 @@ CHOSEN = [
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
     """A working directory with modules, and configs in its subfolder `mine`."""
     (tmp_path / "my_parts.py").write_text(MODULE)
     (tmp_path / "my_network.py").write_text(NETWORK)
@@ -67,7 +68,10 @@ def project(tmp_path):
         path = tmp_path / "mine" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return tmp_path
+    monkeypatch.syspath_prepend(tmp_path)  # as the working directory is, for a script in a process of its own
+    yield tmp_path
+    for name in ("my_parts", "my_network"):
+        sys.modules.pop(name, None)
 
 
 def results(folder, done):
@@ -86,7 +90,7 @@ def test_compare_takes_parts_of_the_users_own(project):
 
 def test_an_experiment_of_the_users_own_names_its_schedulers(project):
     small = ["task=none", "workload=dozen", "cluster=pair"]
-    done = run(project, "compare", "-cd", "mine", "experiment=whole", *small)
+    done = run_here(project, "compare", "-cd", "mine", "experiment=whole", *small)
     assert list(results(project, done)) == ["own"]
 
 
@@ -95,21 +99,19 @@ def test_training_takes_parts_of_the_users_own(project):
     shapes = ("cluster=", "workload=", "scheduler=")
     tiny = [word for word in TINY if not word.startswith(shapes)]
     own = ["agent=mine", "scheduler=[fifo,shortest]", "evaluate=true"]
-    done = run(project, "train", "--config-dir", "mine", *CHOSEN, *own, *tiny)
+    done = run_here(project, "train", "--config-dir", "mine", *CHOSEN, *own, *tiny)
     assert list(results(project, done)) == ["policy", "fifo", "shortest"]
     *_, last = done.stdout.strip().splitlines()
-    again = run(
-        project, "evaluate", "--config-dir", "mine", f"checkpoint={last.removeprefix('run: ')}", "scheduler=fifo"
-    )
+    checkpoint = f"checkpoint={last.removeprefix('run: ')}"
+    again = run_here(project, "evaluate", "--config-dir", "mine", checkpoint, "scheduler=fifo")
     assert list(results(project, again)) == ["policy", "fifo"]
 
 
-def test_list_shows_parts_of_the_users_own(project):
-    done = run(project, "list", "--config-dir", "mine", "scheduler", "performance", COLUMNS="200")
-    assert done.returncode == 0, done.stderr
-    assert "Smallest job first." in done.stdout
-    assert "A model of the user's own." in done.stdout
-    assert "fifo_backfill" in done.stdout
+def test_parts_of_the_users_own_are_described(project):
+    found = describe_groups(["scheduler", "performance"], str(project / "mine"))
+    assert found["scheduler"]["shortest"] == "Smallest job first."
+    assert found["performance"]["slow"] == "A model of the user's own."
+    assert "fifo_backfill" in found["scheduler"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_list_shows_parts_of_the_users_own(project):
     ],
 )
 def test_mistakes_are_one_line(project, arguments, said):
-    done = run(project, "compare", "--config-dir", "mine", *arguments)
+    done = run_here(project, "compare", "--config-dir", "mine", *arguments)
     assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
     assert said in done.stderr
 

@@ -1,13 +1,21 @@
 """Training seeds in processes of their own: the same figures, one message when they fail or are interrupted."""
 
 import json
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
-from tests.unit.launch.test_scripts import SCRIPTS, run
+from agents.terminal import ProgressListener
+from envs.types import MurmurationError
+from murmuration.runs.seeds import depend_on_parent, train_at_once
+from tests.reliability.faulty import end_process, ignore_interrupts, wait_in
+from tests.unit.launch.test_scripts import SCRIPTS
 from tests.unit.scripts.test_training_scripts import run_here
 
 SMALL = (
@@ -23,23 +31,12 @@ SMALL = (
     *("evaluate=false", "seeds=2", "trainer.num_validation=2", "trainer.method.num_workloads=2"),
     *("trainer.method.group_size=2", "hydra.run.dir=made"),
 )
-FATAL = """
-import multiprocessing, os
-
-from envs.episodes import TeamReward
+SHORT = ("trainer.iterations=2", "trainer.validate_every=1")
 
 
-class Fatal(TeamReward):
-    def __init__(self, jct=1.0, makespan=0.0):
-        if multiprocessing.parent_process() is not None:
-            os._exit(9)
-        super().__init__(jct, makespan)
-"""
-
-
-def train(folder, *arguments, **environment):
+def train(folder, *arguments):
     folder.mkdir(exist_ok=True)
-    return run(folder, "train", *SMALL, *arguments, **environment)
+    return run_here(folder, "train", *SMALL, *arguments)
 
 
 def validations(folder):
@@ -48,34 +45,102 @@ def validations(folder):
     return [state["validation"] for state in states]
 
 
-def test_seeds_at_the_same_time_reach_what_they_reach_in_turn(tmp_path):
-    options = ("trainer.iterations=2", "trainer.validate_every=1")
-    (tmp_path / "a").mkdir()
-    in_turn = run_here(tmp_path / "a", "train", *SMALL, *options, "processes=1")
-    assert in_turn.returncode == 0, in_turn.stderr
-    at_once = train(tmp_path / "b", *options, "processes=2")
-    assert at_once.returncode == 0, at_once.stderr
-    assert "training seeds 0 to 1, 2 at a time" in at_once.stdout
-    assert "seed 1: best baseline on 2 validation workloads: fifo" in at_once.stdout
-    on_ray = train(tmp_path / "c", *options, "ray.address=local")
-    assert on_ray.returncode == 0, on_ray.stderr
-    assert "training seeds 0 to 1, on Ray" in on_ray.stdout
-    assert "seed 1: 0 CPU-s: mean JCT" in on_ray.stdout
-    found = validations(tmp_path / "b")
-    assert found == validations(tmp_path / "a") == validations(tmp_path / "c")
-    assert found[0] != found[1]
-    assert (tmp_path / "b" / "made" / "learning_curves.png").exists()
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory):
+    """The validations of seeds that were trained one after another."""
+    folder = tmp_path_factory.mktemp("in turn")
+    done = train(folder, *SHORT, "processes=1")
+    assert done.returncode == 0, done.stderr
+    return validations(folder)
 
 
-def test_a_seed_whose_process_dies_is_one_line(tmp_path):
-    (tmp_path / "fatal.py").write_text(FATAL)
-    options = ("trainer.iterations=1", "env.reward._target_=fatal.Fatal", "processes=2")
-    failed = train(tmp_path / "a", *options, PYTHONPATH=str(tmp_path))
-    assert failed.returncode == 2
-    assert failed.stderr.strip().splitlines()[-1].startswith("error: seeds: a process that trained a seed has died")
-    assert "Traceback" not in failed.stderr
+def test_seeds_at_the_same_time_reach_what_they_reach_in_turn(tmp_path, in_turn):
+    done = train(tmp_path, *SHORT, "processes=2")
+    assert done.returncode == 0, done.stderr
+    assert "training seeds 0 to 1, 2 at a time" in done.stdout
+    assert "seed 1: best baseline on 2 validation workloads: fifo" in done.stdout
+    assert validations(tmp_path) == in_turn
+    assert in_turn[0] != in_turn[1]
+    assert (tmp_path / "made" / "learning_curves.png").exists()
 
 
+@pytest.mark.exhaustive  # calls on Ray: tests/reliability/test_cluster.py
+def test_seeds_on_ray_reach_what_they_reach_in_turn(tmp_path, in_turn):
+    done = train(tmp_path, *SHORT, "ray.address=local")
+    assert done.returncode == 0, done.stderr
+    assert "training seeds 0 to 1, on Ray" in done.stdout
+    assert "seed 1: 0 CPU-s: mean JCT" in done.stdout
+    assert validations(tmp_path) == in_turn
+
+
+def test_a_seed_whose_process_dies_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("murmuration.runs.seeds.train_apart", end_process)
+    monkeypatch.setattr("murmuration.runs.seeds.depend_on_parent", ignore_interrupts)  # loads no torch
+    said = "^seeds: a process that trained a seed has died.* go on with resume="
+    with pytest.raises(MurmurationError, match=said) as error, ProgressListener() as listener:
+        train_at_once({0: (None, tmp_path)}, {}, 1, listener)
+    assert "\n" not in str(error.value)
+
+
+def wait_until(happened):
+    """Wait for ten minutes at most."""
+    for _ in range(12_000):
+        if happened():
+            return
+        time.sleep(0.05)
+
+
+def lives(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_an_interrupt_ends_the_process_of_a_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr("murmuration.runs.seeds.train_apart", wait_in)
+    monkeypatch.setattr("murmuration.runs.seeds.depend_on_parent", ignore_interrupts)
+
+    def interrupt():
+        wait_until((tmp_path / "waits").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt), ProgressListener() as listener:
+        train_at_once({0: (None, tmp_path)}, {}, 1, listener)
+    waiting = int((tmp_path / "waits").read_text())
+    wait_until(lambda: not lives(waiting))
+    assert not lives(waiting)
+
+
+def wait_beside(pipe):
+    """Start a process that depends on this one and keeps the pipe open, and wait to be killed."""
+    context = multiprocessing.get_context("fork")
+    context.Process(target=sleep_long, args=(pipe,)).start()
+    time.sleep(600)
+
+
+def sleep_long(pipe):
+    depend_on_parent()
+    pipe.send(os.getpid())
+    time.sleep(600)
+
+
+def test_a_process_ends_with_one_that_was_killed():
+    context = multiprocessing.get_context("fork")
+    reader, writer = context.Pipe(duplex=False)
+    parent = context.Process(target=wait_beside, args=(writer,))
+    parent.start()
+    writer.close()
+    assert reader.recv() != parent.pid
+    parent.kill()
+    with pytest.raises(EOFError):  # no process holds the pipe any more
+        reader.recv()
+    parent.join()
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_all_seeds_end_with_the_first_process(tmp_path, how):
     """After Ctrl-C it says how to go on; killed, it cannot."""

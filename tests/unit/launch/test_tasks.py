@@ -61,11 +61,9 @@ def test_a_task_says_its_name_and_keeps_its_earlier_hashes(name):
     assert sorted(task.hashes) == list(range(1, task.version + 1))
 
 
-@pytest.mark.parametrize("name", SYNTHETIC)
-def test_synthetic_splits_share_no_job_and_have_fixed_episodes(name):
-    cfg = composed(f"task={name}")
-    source = build_inputs(describe_problem(cfg)).source
-    assert len(source.evaluation("test")) == (20 if name == "large-1024" else 100)
+def test_synthetic_splits_share_no_job_and_have_fixed_episodes():
+    source = build_inputs(describe_problem(composed(SHARED[0]))).source
+    assert len(source.evaluation("test")) == 100
     works = [set(source.evaluation(split)[0].jobs["work"].tolist()) for split in ("train", "validation", "test")]
     fresh = source.episode(np.random.default_rng(0))
     works.append(set(fresh.jobs["work"].tolist()))

@@ -12,7 +12,7 @@ import pytest
 
 from murmuration.config.errors import ChoiceError, explain_error, explain_missing_extra
 from murmuration.runs.comparing import resumable
-from tests.unit.scripts.test_training_scripts import SCRIPTS, TINY, one_line, run
+from tests.unit.scripts.test_training_scripts import SCRIPTS, TINY, one_line, run, run_here
 
 INSTALL = "pip install -c constraints.txt -e '.[learn]'"
 
@@ -34,7 +34,6 @@ def without(tmp_path):
 @pytest.mark.parametrize(
     ("script", "module", "arguments"),
     [
-        ("train", "torch", ["scheduler=fifo"]),
         ("train", "ray", ["scheduler=fifo"]),
         ("evaluate", "torch", ["scheduler=fifo", "checkpoint=."]),
     ],
@@ -102,7 +101,7 @@ def test_the_command_that_ctrl_c_prints_resumes_the_run(tmp_path):
     reached = json.loads((folder / "state.json").read_text())["iteration"]
     _, script, option = shlex.split(resume)
     assert (script, option) == (str(SCRIPTS / "train.py"), f"resume={folder.relative_to(tmp_path)}")
-    done = run(tmp_path, "train", option, f"trainer.iterations={reached + 1}")
+    done = run_here(tmp_path, "train", option, f"trainer.iterations={reached + 1}")
     assert done.returncode == 0, done.stderr
     assert f"resumed after iteration {reached}" in done.stdout
     assert json.loads((folder / "state.json").read_text())["iteration"] == reached + 1

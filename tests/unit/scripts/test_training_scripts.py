@@ -151,55 +151,12 @@ MISTAKES = [
 ]
 
 
-# All mistakes in one process of their own, since each start of torch and ray costs seconds.
-ALL_AT_ONCE = """
-import contextlib, io, json, sys
-sys.path.insert(0, sys.argv[1])
-import evaluate, train
-outcomes = []
-for script, arguments in json.loads(sys.argv[2]):
-    sys.argv[:] = [f"{script}.py", *arguments]
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            {"train": train, "evaluate": evaluate}[script].main()
-            code = 0
-        except SystemExit as left:
-            code = left.code
-        except Exception as fault:
-            code = f"{type(fault).__name__}: {fault}"
-    outcomes.append([code, err.getvalue()])
-print("outcomes:" + json.dumps(outcomes))
-"""
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    """(exit code, standard error) of every mistake."""
-    commands = json.dumps([[script, arguments] for script, arguments, _ in MISTAKES])
-    done = subprocess.run(
-        # Gymnasium warns when RLlib's environment is registered a second time, which no single script does.
-        [sys.executable, "-W", "ignore::UserWarning", "-c", ALL_AT_ONCE, str(SCRIPTS), commands],
-        cwd=tmp_path_factory.mktemp("mistakes"),
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.rpartition("outcomes:")[2])
-
-
-@pytest.mark.parametrize("number", range(len(MISTAKES)), ids=[" ".join(words) for _, words, _ in MISTAKES])
-def test_mistakes_are_one_line(number, outcomes):
-    error = one_line(*outcomes[number])
+@pytest.mark.parametrize(("script", "words", "said"), MISTAKES, ids=[" ".join(words) for _, words, _ in MISTAKES])
+def test_mistakes_are_one_line(tmp_path, script, words, said):
+    done = run_here(tmp_path, script, *words)
+    error = one_line(done.returncode, done.stderr)
     assert error.startswith("error: ")
-    assert MISTAKES[number][2] in error
-
-
-@pytest.mark.slow
-def test_a_mistake_is_one_line_in_a_process_of_its_own(tmp_path):
-    done = run(tmp_path, "train", "trainer.method.lrr=1")
-    assert "did you mean lr?" in one_line(done.returncode, done.stderr)
+    assert said in error
 
 
 @pytest.mark.slow

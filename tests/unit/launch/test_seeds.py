@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any, cast
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_seed_whose_process_dies_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr("murmuration.runs.seeds.depend_on_parent", ignore_interrupts)  # loads no torch
     said = "^seeds: a process that trained a seed has died.* go on with resume="
     with pytest.raises(MurmurationError, match=said) as error, ProgressListener() as listener:
-        train_at_once({0: (None, tmp_path)}, {}, 1, listener)
+        train_at_once({0: (cast(Any, None), tmp_path)}, {}, 1, listener)
     assert "\n" not in str(error.value)
 
 
@@ -108,7 +109,7 @@ def test_an_interrupt_ends_the_process_of_a_seed(tmp_path, monkeypatch):
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt), ProgressListener() as listener:
-        train_at_once({0: (None, tmp_path)}, {}, 1, listener)
+        train_at_once({0: (cast(Any, None), tmp_path)}, {}, 1, listener)
     waiting = int((tmp_path / "waits").read_text())
     wait_until(lambda: not lives(waiting))
     assert not lives(waiting)

@@ -11,6 +11,7 @@ from envs.options.reference.listing import Lister
 from envs.options.rules import OptionRules
 from envs.options.tuning import tunings_under
 from envs.simulation.reference import ReferenceSimulator
+from envs.simulation.world.throughput import ThroughputTable
 
 
 class ReferenceOptions:
@@ -28,7 +29,8 @@ class ReferenceOptions:
 
     def __init__(self, simulator: ReferenceSimulator, rules: OptionRules) -> None:
         self.simulator, self.rules = simulator, rules
-        self.draft = RoundChanges(simulator, tunings_under(rules, simulator.setup, simulator.rules.table))
+        table = ThroughputTable.of(simulator.setup, simulator.rules.table.models, simulator.rules.table.size)
+        self.draft = RoundChanges(simulator, tunings_under(rules, simulator.setup, table))
         self.lister = Lister(self.draft, rules)
         self.observer = Observer(self.lister)
         self.options: list[Option] = []

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from envs.simulation.reference.objects import Job, JobStatus, Node
+from envs.simulation.reference.objects import PARTS, Job, JobStatus, Node, down_to_parts
 from envs.simulation.reference.pairs import Requested, check_pair, gpus_then, owners_after
 from envs.simulation.reference.rules import ReferenceRules
-from envs.simulation.world.exact import PARTS, whole_parts
 from envs.types import AllocationError, JobId, NodeId, PerformanceError, Placement, Seconds
 
 
@@ -63,7 +62,7 @@ def _check_job(job: Job, placement: Placement, num_nodes: int, rules: ReferenceR
                 )
             if set(amounts) != set(placement.gpus):
                 raise AllocationError(f"job {job.id}: names {resource} on other nodes than GPUs; name the same nodes")
-            if any(whole_parts(amounts[node]) < gpus / PARTS for node, gpus in placement.gpus.items()):
+            if any(down_to_parts(amounts[node]) < gpus / PARTS for node, gpus in placement.gpus.items()):
                 raise AllocationError(f"job {job.id}: names {resource} {dict(amounts)}; each GPU needs at least 1/64")
     try:
         throughput = rules.ample_throughput(job.model, replace(placement, gpus=dict(sorted(placement.gpus.items()))))
@@ -101,7 +100,7 @@ def _check_amounts(node: Node, resource: str, requested: Requested, shared: int)
     for placement in requested.values():
         amounts: Mapping[NodeId, float] | None = getattr(placement, resource, None)
         if placement is not None and amounts is not None and node.id in placement.gpus:
-            left -= whole_parts(amounts[node.id])
+            left -= down_to_parts(amounts[node.id])
             bare -= placement.gpus[node.id]
     if left < bare / PARTS:
         raise AllocationError(f"node {node.id}: the named {resource} leave {left:g} for {bare} GPUs")

@@ -13,10 +13,12 @@ import numpy as np
 
 from envs.scheduling import ClusterView
 from envs.simulation.log import EventKind, EventLog
+from envs.simulation.reference.beliefs import ReferenceBeliefs
 from envs.simulation.reference.check import check_requested
 from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node, jobs_of
 from envs.simulation.reference.pairs import join_owner, leave_partner, owners_after, unchanged, works_as_before
+from envs.simulation.reference.predictions import ReferencePredictions
 from envs.simulation.reference.progress import Progress
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.reference.snapshot import (
@@ -27,14 +29,14 @@ from envs.simulation.reference.snapshot import (
     submitted_jobs,
     with_arrivals,
 )
+from envs.simulation.reference.throughputs import check_placeable
 from envs.simulation.reference.view import ReferenceView, look
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
-from envs.simulation.scenario import OUTAGES
 from envs.simulation.setup import Setup
-from envs.simulation.simulated_episode import scheduler_rng
-from envs.simulation.simulator import check_runnable
 from envs.types import Allocation, FloatArray, JobSpec, MurmurationError, Seconds
 from envs.workloads import Workload
+
+SNAPSHOT_FIELDS = ("time", "num_submitted", "num_rounds", "next_tick", "next_decision", "stalls", "ended", "in_round")
 
 
 class ReferenceSimulator:
@@ -60,18 +62,20 @@ class ReferenceSimulator:
         self.workload, self.setup, self.cluster, self.scenario = workload, setup, cluster, setup.scenario
         noise, self._scheduler_seed, outages, samples = np.random.SeedSequence(seed).spawn(4)
         self.rules = self.shown = ReferenceRules(workload, setup)  # those of the world, and those that views show
-        self.beliefs, self.rules = self.rules.hide(workload, setup, samples)
-        self.predictions = self.rules.predict(workload, setup)
-        check_runnable(workload, cluster, self.rules.table)
+        check_placeable(workload, self.rules.table)
+        hidden, predicted = self.rules.hidden, self.scenario.information.work == "predicted"
+        self.beliefs = ReferenceBeliefs(setup, workload, self.rules.table, samples) if hidden else None
         self.jobs = jobs_of(workload, self.scenario, np.random.default_rng(noise))
+        alone = [self.rules.ideal_throughput(job) for job in self.jobs] if predicted else []
+        self.predictions = ReferencePredictions(setup.predictor, workload, alone) if predicted else None
         self.nodes = [Node.of(i, cluster.nodes[i]) for i in range(cluster.num_nodes)]
         failures = self.scenario.failures
         self.checkpoint_interval = failures.checkpoint_interval if failures else math.inf
         self.outages: list[list[list[Seconds]]] = []  # by node and outage: seconds up, seconds down
         if failures:
             self.outages = failures.draw(cluster.num_nodes, np.random.default_rng(outages)).tolist()
-            for node, draws in zip(self.nodes, self.outages, strict=True):
-                node.next_change = draws[0][0]
+            for node, spans in zip(self.nodes, self.outages, strict=True):
+                node.next_change = spans[0][0]
         self.time: Seconds = 0.0
         self.num_submitted = 0
         self.num_rounds = 0
@@ -92,8 +96,10 @@ class ReferenceSimulator:
 
     @property
     def rng(self) -> np.random.Generator:
-        """A fresh generator for the scheduler, the same for every scheduler on the same seed."""
-        return scheduler_rng(self._scheduler_seed)
+        """A fresh generator for the scheduler, the same for all; it must not hold the seed, which tells failures."""
+        rng = np.random.default_rng(0)
+        rng.bit_generator.state = np.random.default_rng(self._scheduler_seed).bit_generator.state
+        return rng
 
     @property
     def view(self) -> ClusterView:
@@ -131,14 +137,12 @@ class ReferenceSimulator:
             raise MurmurationError(
                 f"snapshot: remaining must be {count} numbers, each 0 or more, or NaN; it is {assumed}"
             )
-        known = self.beliefs.workload if self.beliefs else self.workload
+        known = replace(self.workload, models=self.beliefs.names) if self.beliefs else self.workload
         workload = with_arrivals(submitted_jobs(known, self.jobs[:count], knows_work), arrivals)
         scenario = replace(self.scenario, failures=None, information=known_to_copies(self.scenario.information))
         copy = ReferenceSimulator(workload, replace(self.setup, scenario=scenario))
         copy.rules = copy.shown = self.shown  # they have no state, and their table covers jobs of all sizes
-        for name in ("time", "num_submitted", "num_rounds", "next_tick", "next_decision", "stalls", "ended"):
-            setattr(copy, name, getattr(self, name))
-        for name in ("in_round", "window_rounds", "queue_rounds", "end_reason"):
+        for name in (*SNAPSHOT_FIELDS, "window_rounds", "queue_rounds", "end_reason"):
             setattr(copy, name, getattr(self, name))
         copy.progress.copy_from(self.progress)
         copy.seconds = dict(self.seconds)
@@ -152,8 +156,7 @@ class ReferenceSimulator:
         copy.active = [copy.jobs[job.id] for job in self.active]
         for job in copy.active:
             job.partner = None if job.partner is None else copy.jobs[job.partner.id]
-        copy.uneven = {copy.nodes[node.id] for node in self.uneven}
-        copy.dirty = {copy.nodes[node.id] for node in self.dirty}
+        copy.uneven, copy.dirty = ({copy.nodes[n.id] for n in marked} for marked in (self.uneven, self.dirty))
         copy.refed = {copy.jobs[job.id] for job in self.refed}
         if self.beliefs is not None:
             go_on_as_believed(copy)
@@ -251,8 +254,7 @@ class ReferenceSimulator:
         count = 0
         while due := [job for job in self.running() if job.finish <= self.time]:
             job = min(due, key=lambda one: (one.finish, one.id))
-            job.service = job.service_at(self.time)
-            job.status = JobStatus.DONE
+            job.service, job.status = job.service_at(self.time), JobStatus.DONE
             job.remaining = job.throughput = 0.0
             self.active.remove(job)
             self._give_back(job)
@@ -276,7 +278,7 @@ class ReferenceSimulator:
 
     def _go_down(self, node: Node) -> None:
         """Fail a node; its jobs return to the queue and to their last checkpoints."""
-        node.next_change += self.outages[node.id][node.outages % OUTAGES][1]
+        node.next_change += self.outages[node.id][node.outages % len(self.outages[node.id])][1]
         self.log_writer.node(self.time, EventKind.DOWN, node)
         for job in [share.job for share in node.shares]:
             job.bring_up_to_date(self.time, self.checkpoint_interval)
@@ -290,7 +292,7 @@ class ReferenceSimulator:
     def _come_back(self, node: Node) -> None:
         """Put a repaired node back into service, without jobs."""
         node.outages += 1
-        node.next_change += self.outages[node.id][node.outages % OUTAGES][0]
+        node.next_change += self.outages[node.id][node.outages % len(self.outages[node.id])][0]
         node.up = True
         self.log_writer.node(self.time, EventKind.UP, node)
 
@@ -326,9 +328,8 @@ class ReferenceSimulator:
         check_requested(requested, self.jobs, self.nodes, self.rules, self.time)
         owners = owners_after(requested, self.active)
         self.next_decision = allocation.next_decision
-        changes = [
-            (self.jobs[job], requested[job]) for job in sorted(requested) if not unchanged(self.jobs[job], requested)
-        ]
+        changed = [job for job in sorted(requested) if not unchanged(self.jobs[job], requested)]
+        changes = [(self.jobs[job], requested[job]) for job in changed]
         stops = [job for job, placement in changes if placement is None]
         starts = [
             (job, placement) for job, placement in changes if placement is not None and job.status is JobStatus.QUEUED

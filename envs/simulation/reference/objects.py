@@ -8,7 +8,6 @@ from enum import StrEnum
 import numpy as np
 
 from envs.simulation.scenario import Scenario
-from envs.simulation.world.exact import whole_parts
 from envs.types import (
     ExecutionPlan,
     Gigabytes,
@@ -24,6 +23,12 @@ from envs.types import (
 from envs.workloads import Workload
 
 UNLIMITED = 0.99  # a factor on throughput of at least this limits no job
+PARTS = 64  # cores and GB are counted in 64ths
+
+
+def down_to_parts(amount: float) -> float:
+    """Round an amount of cores or GB down to 64ths."""
+    return math.floor(amount * PARTS) / PARTS
 
 
 class JobStatus(StrEnum):
@@ -51,7 +56,7 @@ class Node:
     @classmethod
     def of(cls, node: NodeId, spec: NodeSpec) -> "Node":
         """An idle node."""
-        return cls(node, spec, whole_parts(spec.cpu_cores), whole_parts(spec.memory))
+        return cls(node, spec, down_to_parts(spec.cpu_cores), down_to_parts(spec.memory))
 
     @property
     def capacity(self) -> int:
@@ -196,8 +201,8 @@ class Job:
         self.names_cpus, self.names_memory = placement.cpus is not None, placement.memory is not None
         for node in sorted(placement.gpus):
             share = Share(self, nodes[node], placement.gpus[node])
-            share.cpus = whole_parts(placement.cpus[node]) if placement.cpus is not None else 0.0
-            share.memory = whole_parts(placement.memory[node]) if placement.memory is not None else 0.0
+            share.cpus = down_to_parts(placement.cpus[node]) if placement.cpus is not None else 0.0
+            share.memory = down_to_parts(placement.memory[node]) if placement.memory is not None else 0.0
             self.shares.append(share)
             share.node.shares.append(share)
             share.node.shares.sort(key=lambda one: one.job.id)
@@ -220,8 +225,8 @@ class Job:
         if not self.works_as(placement) or named != (self.names_cpus, self.names_memory):
             return False
         return all(
-            (placement.cpus is None or share.cpus == whole_parts(placement.cpus[share.node.id]))
-            and (placement.memory is None or share.memory == whole_parts(placement.memory[share.node.id]))
+            (placement.cpus is None or share.cpus == down_to_parts(placement.cpus[share.node.id]))
+            and (placement.memory is None or share.memory == down_to_parts(placement.memory[share.node.id]))
             for share in self.shares
         )
 
@@ -242,9 +247,17 @@ def jobs_of(workload: Workload, scenario: Scenario, rng: np.random.Generator) ->
     errors = [1.0] * len(workload)
     if scenario.information.work == "estimate":
         errors = np.exp(scenario.information.error * rng.standard_normal(len(workload))).tolist()
-    start, restart = (delays.tolist() for delays in scenario.delays(workload.models))
+    delays = [delays_of(model, scenario) for model in workload.models]
     models = workload.jobs["model"].tolist()
     return [
-        Job(spec, model, start[model], restart[model], error, spec.work, least=spec.work)
+        Job(spec, model, delays[model][0], delays[model][1], error, spec.work, least=spec.work)
         for spec, model, error in zip(workload, models, errors, strict=True)
     ]
+
+
+def delays_of(model: str, scenario: Scenario) -> tuple[Seconds, Seconds]:
+    """Seconds to the first sample of a model's jobs, after a first start and after later ones."""
+    cost = scenario.reconfiguration
+    if cost is None:
+        return scenario.start_delay, scenario.restart_delay
+    return float(cost.seconds(model, first=True)), float(cost.seconds(model))

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from envs.simulation.reference.objects import Job, JobStatus
 from envs.simulation.scenario import Rounds
-from envs.simulation.world.futile import DELAYS, LEAST_SECONDS
 from envs.types import Seconds
+
+LEAST_SECONDS = 1e-6  # simulated time for each round; with less the clock stands still
+DELAYS = 10  # longest restart delays without net progress, before which no run is ended
 
 
 class Progress:

@@ -1,22 +1,20 @@
 """The rules of `docs/world.md` for throughput, cores, memory and contention, in the reference engine."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from fractions import Fraction
 
-import numpy as np
-
-from envs.performance import ALIASES, counts_links, model_profile, zoo
-from envs.simulation.known.beliefs import Beliefs
-from envs.simulation.known.predictions import Predictions
-from envs.simulation.reference.objects import UNLIMITED, Job, Node, Share
+from envs.performance import ALIASES, BatchSizes, counts_links, find_throughput, model_profile, zoo
+from envs.simulation.reference.beliefs import BelievedCell
+from envs.simulation.reference.cores import WIDEST
+from envs.simulation.reference.objects import PARTS, UNLIMITED, Job, Node, Share, down_to_parts
+from envs.simulation.reference.throughputs import ReferenceTable, carried, counted_as, least_link, links_limit
 from envs.simulation.setup import Setup
-from envs.simulation.world.exact import PARTS, ExactThroughputs
-from envs.simulation.world.ideal import ideal_throughput
-from envs.simulation.world.throughput import MOST_NODE_GPUS, ThroughputTable, node_level
-from envs.types import FloatArray, Gigabytes, PerformanceError, Placement
+from envs.types import Configuration, FloatArray, Gigabytes, PerformanceError, Placement
 from envs.workloads import Workload
+
+HIDDEN = "throughputs are hidden; name neither plan nor batch size, cores or memory"
 
 
 class ReferenceRules:
@@ -38,35 +36,19 @@ class ReferenceRules:
         self.contention = scenario.contention.mode
         self.counts_links = counts_links(setup.performance)
         self.node_types: list[int] = setup.cluster.node_types.tolist()
-        most = int(workload.jobs["max_gpus"].max())
-        self.table = ThroughputTable.build(setup, workload.models, most)
-        self.exact = ExactThroughputs(setup)
+        self.table = ReferenceTable.ask(setup, workload.models, int(workload.jobs["max_gpus"].max()))
+        self.hidden = scenario.information.hides_throughput  # then placements may name no more than GPUs
         self.node_names = [node.gpu_type for node in setup.cluster.nodes]
         self.every_sample = scenario.statistical_efficiency == "every_sample"
-        self.batches = scenario.offered_batches(setup.performance)
+        self.batches = BatchSizes(
+            setup.performance, scenario.statistical_efficiency, fixed=scenario.batch_sizes == "usual"
+        )
 
-    def showing(self, table: ThroughputTable, exact: ExactThroughputs) -> "ReferenceRules":
+    def showing(self, table: ReferenceTable) -> "ReferenceRules":
         """Return the same rules with other throughputs."""
         rules = copy(self)
-        rules.table, rules.exact = table, exact
+        rules.table = table
         return rules
-
-    def hide(
-        self, workload: Workload, setup: Setup, seed: np.random.SeedSequence
-    ) -> "tuple[Beliefs | None, ReferenceRules]":
-        """Return the beliefs of an episode if its scenario hides throughputs, and the world's rules under them.
-
-        Placements may then name no more than GPUs.
-        """
-        if not setup.scenario.information.hides_throughput:
-            return None, self
-        beliefs = Beliefs(setup, workload, self.table, seed)
-        return beliefs, self.showing(self.table, beliefs.exact)
-
-    def predict(self, workload: Workload, setup: Setup) -> Predictions | None:
-        """Return the predictions of an episode if its scenario lets work be predicted."""
-        predicts = setup.scenario.information.work == "predicted"
-        return Predictions(setup, workload, self.table) if predicts else None
 
     def kept_beside(self, job: Job, other: Job) -> float:
         """Fraction of its throughput that a job keeps beside another: the least over the types of its GPUs."""
@@ -97,7 +79,7 @@ class ReferenceRules:
 
     def _saturating_parts(self, share: Share, place: int) -> int:
         """64ths of cores (place 0) or memory (1) that saturate a share, at least one for each GPU."""
-        gpu_type, width = self.node_types[share.node.id], min(share.gpus, MOST_NODE_GPUS)
+        gpu_type, width = self.node_types[share.node.id], min(share.gpus, WIDEST)
         saturating = float(self.table.cpu_memory.saturating[share.job.model, gpu_type, width, place])
         return max(math.ceil(saturating * share.gpus * PARTS), share.gpus)
 
@@ -147,22 +129,78 @@ class ReferenceRules:
                 name, [self.node_names[node] for node in placement.gpus], placement.num_gpus, placement.batch_size
             )
             factor = self.efficiency(name, placement.num_gpus, placement.batch_size)
-            return self.exact.throughput(name, placement) * factor
-        num_gpus, level = placement.num_gpus, node_level(len(placement.gpus))
-        throughputs = [
-            (gpus, float(self.table.throughputs[model, self.node_types[node], num_gpus, level]))
-            for node, gpus in placement.gpus.items()
-        ]
-        slowest, fastest = (
-            min(throughput for _, throughput in throughputs),
-            max(throughput for _, throughput in throughputs),
-        )
-        if slowest == 0.0 or slowest == fastest or self.equal:
+            return self._exact_throughput(name, placement) * factor
+        by_type = self.table.throughputs[model, :, placement.num_gpus, counted_as(len(placement.gpus))].tolist()
+        return self._together(placement, {name: by_type[i] for i, name in enumerate(self.table.types)})
+
+    def _together(self, placement: Placement, by_type: Mapping[str, float]) -> float:
+        """Samples/s on GPUs of one or several types, by what all of them would do if they were of one type."""
+        throughputs = [(gpus, by_type[self.node_names[node]]) for node, gpus in placement.gpus.items()]
+        slowest = min(throughput for _, throughput in throughputs)
+        if slowest == 0.0 or self.equal or slowest == max(throughput for _, throughput in throughputs):
             return slowest
         total = 0.0
         for gpus, throughput in throughputs:  # not `sum`, which compensates for rounding since Python 3.12
             total += gpus * throughput
-        return total / num_gpus
+        return total / placement.num_gpus
+
+    def _exact_throughput(self, model: str, placement: Placement) -> float:
+        """Samples/s of the performance model, with all that a placement names; links are ample.
+
+        Raises:
+            PerformanceError: the plan cannot be laid out, the batch size is out of range, or throughputs are hidden.
+        """
+        if self.hidden:
+            raise PerformanceError(HIDDEN)
+        cpus, memory = (
+            None if named is None else min(down_to_parts(named[node]) / gpus for node, gpus in placement.gpus.items())
+            for named in (placement.cpus, placement.memory)
+        )
+        by_type: dict[str, float] = {}
+        for name in dict.fromkeys(self.node_names[node] for node in placement.gpus):
+            asked = Configuration(
+                name,
+                placement.num_gpus,
+                len(placement.gpus),
+                batch_size=placement.batch_size,
+                plan=placement.plan,
+                cpus_per_gpu=cpus,
+                memory_per_gpu=memory,
+            )
+            by_type[name] = find_throughput(self.setup.performance, model, asked)
+        return self._together(placement, by_type)
+
+    def configured_throughput(self, model: int, configuration: Configuration) -> float:
+        """Samples/s that views show of a configuration, on GPUs of one type whose links nobody else uses.
+
+        Raises:
+            PerformanceError: the performance model refuses it, or throughputs are hidden and it names more than GPUs.
+        """
+        name, gpus, nodes = self.table.models[model], configuration.num_gpus, configuration.num_nodes
+        if self.hidden:
+            throughput = float(self.table.throughputs[(model, *self.cell(configuration))])
+        else:
+            throughput = find_throughput(self.setup.performance, name, configuration)
+        limited = nodes > 1 and configuration.gpu_type in self.table.types and links_limit(self.setup)
+        if not limited or (configuration.plan is not None and model_profile(name).plans == "sharded"):
+            return throughput
+        link = least_link(self.setup, configuration.gpu_type)
+        return min(throughput, carried(self.setup, name, gpus, nodes, link, configuration.batch_size))
+
+    def cell(self, configuration: Configuration) -> BelievedCell:
+        """Place of a configuration in a model's believed throughputs.
+
+        Raises:
+            PerformanceError: it names more than GPUs, or the cluster has no GPUs of the type.
+        """
+        if configuration != Configuration(configuration.gpu_type, configuration.num_gpus, configuration.num_nodes):
+            raise PerformanceError(HIDDEN)
+        if configuration.gpu_type not in self.table.types:
+            raise PerformanceError(
+                f"GPU type {configuration.gpu_type!r} is unknown; known: {', '.join(self.table.types)}"
+            )
+        gpus = min(configuration.num_gpus, self.table.size)
+        return self.table.types.index(configuration.gpu_type), gpus, counted_as(min(configuration.num_nodes, gpus))
 
     def efficiency(self, model: str, num_gpus: int, batch_size: int | None) -> float:
         """Progress per sample at a named batch size m: (phi + usual) / (phi + m), with the noise scale phi."""
@@ -205,7 +243,7 @@ class ReferenceRules:
             )
         if count_memory:
             memory = min(share.memory / share.gpus for share in job.shares)
-        width = min(max(share.gpus for share in job.shares), MOST_NODE_GPUS)
+        width = min(max(share.gpus for share in job.shares), WIDEST)
         i, t = _cell(cpu_memory.cpus, cpus)
         k, u = _cell(cpu_memory.memory, memory)
         factors: list[float] = []
@@ -230,9 +268,36 @@ class ReferenceRules:
         return float(throughputs[min(job.spec.num_gpus, len(throughputs) - 1)])
 
     def ideal_throughput(self, job: Job) -> float:
-        """Samples/s on the requested GPUs, also where no type has so many; see `envs.simulation.world.ideal`."""
-        models, sizes = np.array([job.model]), np.array([job.spec.num_gpus])
-        return float(ideal_throughput(self.setup, self.table, models, sizes)[0])
+        """Samples/s on the requested GPUs of the fastest type, on the fewest nodes, without co-located jobs.
+
+        Where no type has so many GPUs, the job is spread over the GPUs of the fastest types, as many as it runs on.
+        """
+        throughput = self.requested_throughput(job)
+        cluster_gpus = self.setup.cluster.num_gpus
+        for size in range(min(job.spec.num_gpus, cluster_gpus), 0, -1):
+            throughput = throughput or self._spread_throughput(self.table.models[job.model], size)
+        return throughput
+
+    def _spread_throughput(self, model: str, num_gpus: int) -> float:
+        """Samples/s on so many GPUs of the types that are fastest by one node alone; 0 if it does not run on them."""
+        ranked: list[tuple[float, int, int]] = []
+        for node, spec in enumerate(self.setup.cluster.nodes):
+            width = min(num_gpus, spec.num_gpus)
+            alone = find_throughput(self.setup.performance, model, Configuration(spec.gpu_type, width)) / width
+            if alone > 0:
+                ranked.append((-alone, -spec.num_gpus, node))
+        gpus = [node for _, count, node in sorted(ranked) for _ in range(-count)][:num_gpus]
+        if len(gpus) < num_gpus:
+            return 0.0
+        placement = Placement({node: gpus.count(node) for node in dict.fromkeys(gpus)})
+        size, nodes = (num_gpus, len(placement.gpus)), [self.setup.cluster.nodes[node] for node in placement.gpus]
+        by_type = {
+            node.gpu_type: find_throughput(self.setup.performance, model, Configuration(node.gpu_type, *size))
+            for node in nodes
+        }
+        together = self._together(Placement(dict(sorted(placement.gpus.items()))), by_type)
+        links = [carried(self.setup, model, *size, node.inter_node_bandwidth) for node in nodes]
+        return min(together, *links)
 
     def share_node(self, node: Node) -> None:
         """Compute the contention factors of all shares on a node."""

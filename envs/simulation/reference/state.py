@@ -12,7 +12,6 @@ from envs.simulation.reference.engine import ReferenceSimulator
 from envs.simulation.reference.objects import Job, JobStatus, Share
 from envs.simulation.result import EndReason
 from envs.simulation.setup import Setup
-from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.world.state import State
 from envs.types import ExecutionPlan, MurmurationError
 from envs.workloads import Workload
@@ -115,7 +114,7 @@ def _set_job(job: Job, row: _Row, plans: Sequence[ExecutionPlan]) -> None:
     job.cpu_factor, job.memory_factor = row["fed_by_cpus"], row["fed_by_memory"]
     job.plan = plans[row["plan"]] if row["plan"] >= 0 else None
     job.batch_size = row["batch_size"] or None
-    job.names_cpus, job.names_memory = bool(row["named"] & NAMED_CPUS), bool(row["named"] & NAMED_MEMORY)
+    job.names_cpus, job.names_memory = bool(row["named"] & 1), bool(row["named"] & 2)
 
 
 def _set_shares(engine: ReferenceSimulator, job: Job, first: int, rows: Sequence[_Row]) -> None:

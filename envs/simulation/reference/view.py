@@ -9,12 +9,13 @@ import numpy as np
 
 from envs.performance import without_draw
 from envs.scheduling import ClusterCopy
-from envs.simulation.known.beliefs import Beliefs, Seen
-from envs.simulation.known.predictions import Predictions, remaining_outcomes
+from envs.simulation.reference.beliefs import ReferenceBeliefs, Sighting
 from envs.simulation.reference.objects import Job, JobStatus, Node
+from envs.simulation.reference.predictions import ReferencePredictions, believed_alone
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.scenario import Scenario
 from envs.types import (
+    NUM_OUTCOMES,
     Allocation,
     Belief,
     BoolArray,
@@ -40,8 +41,8 @@ class ReferenceState(Protocol):
     scenario: Scenario
     rules: ReferenceRules  # of the world
     shown: ReferenceRules  # with the throughputs that views show
-    beliefs: Beliefs | None
-    predictions: Predictions | None
+    beliefs: ReferenceBeliefs | None
+    predictions: ReferencePredictions | None
     jobs: list[Job]
     nodes: list[Node]
     active: list[Job]
@@ -168,7 +169,7 @@ class ReferenceView:
     @property
     def shared_resources(self) -> SharedResources:
         """The effects of shared cores, memory and links on jobs, by model; read only."""
-        return self._engine.shown.table.shared_resources(self._engine.scenario)
+        return self._engine.shown.table.shared_resources()
 
     @property
     def model(self) -> IntArray:
@@ -212,14 +213,18 @@ class ReferenceView:
 
     def likely_work(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs), any]: equally likely samples left; NaN where a row has fewer, or nothing is known."""
-        if self._engine.predictions is None:
+        predictions = self._engine.predictions
+        if predictions is None:
             return self.remaining_work(jobs)[:, None]
-        done = self._each(jobs, lambda job: job.spec.work - job.remaining_at(self.time))
-        return remaining_outcomes(self._engine.predictions.work[np.asarray(jobs, np.int64)], done)
+        rows = [
+            predictions.outcomes_left(job.id, job.spec.work - job.remaining_at(self.time))
+            for job in map(self._known, np.asarray(jobs).tolist())
+        ]
+        return np.array(rows, np.float64).reshape(len(rows), NUM_OUTCOMES)
 
     def remaining_time(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: seconds for the remaining work on the requested GPUs, consolidated, on the best type."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             return self.remaining_work(jobs) / self._each(jobs, self._engine.shown.requested_throughput)
 
     def _each(self, jobs: IntArray, value: Callable[[Job], float]) -> FloatArray:
@@ -237,7 +242,7 @@ class ReferenceView:
 
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s from the performance model; see `PerformanceModel.throughput`."""
-        return self._engine.shown.exact.ask(self._model_name(job), configuration)
+        return self._engine.shown.configured_throughput(self._known(job).model, configuration)
 
     def _model_name(self, job: JobId) -> str:
         return self._engine.shown.table.models[self._known(job).model]
@@ -246,7 +251,9 @@ class ReferenceView:
         """`throughput`, its spread, and how often it was measured; exact where nothing is hidden."""
         if self._engine.beliefs is None:
             return Belief(self.throughput(job, configuration), 0.0, 0)
-        return self._engine.beliefs.belief(self._known(job).model, configuration)
+        about = self._known(job).model, self._engine.shown.cell(configuration)
+        beliefs = self._engine.beliefs
+        return Belief(self.throughput(job, configuration), beliefs.spread(*about), beliefs.num_samples(*about))
 
     @property
     def num_beliefs(self) -> int:
@@ -321,15 +328,15 @@ def _take_samples(engine: ReferenceState) -> None:
     """Take samples of the running jobs that have made progress in a placement on GPUs of one type."""
     if engine.beliefs is None:
         return
-    found: list[Seen] = []
+    found: list[Sighting] = []
     for job in engine.active:
         types = {engine.rules.node_types[share.node.id] for share in job.shares}
         if job.status is JobStatus.RUNNING and job.segment < engine.time and len(types) == 1:
             other = job.partner
-            beside = other.id if other is not None and other.segment < engine.time else -1
-            found.append(Seen(job.id, types.pop(), job.gpus, len(job.shares), beside))
+            beside = other.id if other is not None and other.segment < engine.time else None
+            found.append(Sighting(job.id, types.pop(), job.gpus, len(job.shares), beside))
     engine.beliefs.look(engine.num_submitted, found)
-    engine.shown = engine.rules.showing(engine.beliefs.table, engine.beliefs.exact)
+    engine.shown = engine.rules.showing(engine.beliefs.table)
 
 
 def _predict_work(engine: ReferenceState) -> None:
@@ -337,15 +344,17 @@ def _predict_work(engine: ReferenceState) -> None:
     if engine.predictions is None:
         return
     if engine.beliefs is not None:
-        engine.predictions.believe(engine.beliefs.table)
-    left = {job: job.remaining_at(engine.time) for job in engine.active}
-    present = np.array([job.id for job in engine.active], np.int64)
-    done = np.array([job.spec.work - left[job] for job in engine.active])
-    engine.predictions.look(engine.num_submitted, present, done)
-    for job, did in zip(engine.active, done.tolist(), strict=True):
-        more = [work - did for work in engine.predictions.work[job.id].tolist() if work > did]
-        if left[job] > 0:
-            job.estimate = (sum(more) / len(more) if more else did) / left[job]
+        table = engine.beliefs.table
+        engine.predictions.throughputs = [believed_alone(table, job.model, job.spec.num_gpus) for job in engine.jobs]
+    done = {job.id: job.spec.work - job.remaining_at(engine.time) for job in engine.active}
+    engine.predictions.look(engine.num_submitted, done)
+    for job in engine.active:
+        left = engine.predictions.left(job.id, done[job.id])
+        total = 0.0
+        for amount in left:
+            total += amount
+        if job.remaining_at(engine.time) > 0:
+            job.estimate = total / len(left) / job.remaining_at(engine.time)
             if job.estimate == 1.0:  # exact, for views
                 job.estimate = math.nextafter(1.0, 2.0)
 

@@ -365,7 +365,7 @@ class StateView:
         jobs = self._known(jobs)
         source = self._engine_side
         throughput = source.table.requested_throughput(source.model[jobs], source.requested[jobs])
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):  # NaN for an ended job that runs on several types
             time: FloatArray = self.remaining_work(jobs) / throughput
         return time
 

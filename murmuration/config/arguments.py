@@ -97,6 +97,8 @@ def translate_overrides(
     for word in typed:
         if re.match(r"~[^=]*\.\d+(\.|=|$)", word):
             raise ChoiceError(f"{word}: an entry of a list cannot be removed; it must be written whole, as <key>=[...]")
+        if re.match(r"[~+]*settings\b", word):
+            raise ChoiceError(f"{word}: no such key; settings are set one by one, as <key>=<value>; --help lists them")
     config = compose_base(config_name, typed, search)
     overrides = list(typed)
     if schedulers is not None:

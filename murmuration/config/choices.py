@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
@@ -17,29 +18,17 @@ from omegaconf import DictConfig, OmegaConf
 from envs.types import did_you_mean
 from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import check_aliases
+from murmuration.config.schema import GROUPS, keys_of
+from murmuration.config.settings import COMMANDS
 from murmuration.home import ROOT
 
 CONF = ROOT / "conf"
 CHECKPOINTS = ROOT / "checkpoints"  # those that the project ships
-LISTED_GROUPS = (
-    *(
-        "task",
-        "scheduler",
-        "workload",
-        "cluster",
-        "network",
-        "scenario",
-        "performance",
-        "estimator",
-        "predictor",
-        "agent",
-        "env",
-        "trainer",
-        "market",
-    ),
-    *("experiment", "contention", "failures", "reconfiguration"),
-)
-PARTS_OF_SCENARIO = ("contention", "failures", "reconfiguration")  # chosen as +failures@scenario.failures=rsc1
+LISTED_GROUPS = tuple(group.name for group in GROUPS)
+
+
+for _command in COMMANDS:  # the settings of a command are a part of its configuration, `settings: <command>`
+    ConfigStore.instance().store(_command, OmegaConf.create(keys_of(_command)), group="settings", package="_global_")
 
 
 @contextmanager
@@ -121,7 +110,7 @@ def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -
 
 def option_of(group: str) -> str:
     """Return the option that chooses from a group, up to its name."""
-    return f"+{group}@scenario.{group}=" if group in PARTS_OF_SCENARIO else f"{group}="
+    return f"+{group}@scenario.{group}=" if group in (each.name for each in GROUPS if each.of_scenario) else f"{group}="
 
 
 def find_shipped(path: str | Path) -> Path:

@@ -20,6 +20,7 @@ from envs.types import did_you_mean
 from murmuration.config.arguments import compose_options
 from murmuration.config.building import Component, build_object
 from murmuration.config.choices import find_shipped, list_choices, read_choice
+from murmuration.config.declare import settings_in
 from murmuration.config.descriptions import (
     VALIDATED_PARTS,
     BenchmarkRun,
@@ -30,7 +31,6 @@ from murmuration.config.descriptions import (
     FilmRun,
     InterfaceRun,
     ProblemSpec,
-    RecordChoice,
     Repetition,
     ReproductionRun,
     SeedRun,
@@ -47,13 +47,33 @@ from murmuration.config.plain import check_resolved
 from murmuration.config.provenance import resolve_config
 from murmuration.config.recall import existing_folder, recall_parts, recall_repeated, recall_run, recall_setup
 from murmuration.config.registry import registered
+from murmuration.config.schema import OPTIONAL, REQUIRED
+from murmuration.config.settings import (
+    CurveSettings,
+    DataFolder,
+    DeploymentSettings,
+    EvaluationSettings,
+    FilmSettings,
+    InterfaceSettings,
+    RecordChoice,
+    Referred,
+    SeedSettings,
+    ServiceSettings,
+    ShadowSettings,
+    SoakSettings,
+    SweepSettings,
+    TrainingProcesses,
+)
 from murmuration.home import SCRIPTS
 
 # Top-level keys of configs that are not schedulers of the user's own.
-RESERVED_KEYS = (
-    *("agent", "cluster", "env", "estimator", "market", "performance", "predictor", "ray", "scenario", "schedulers"),
-    *("task", "trainer", "workload"),
-)
+RESERVED_KEYS = (*REQUIRED, *OPTIONAL, "ray", "schedulers")
+
+
+def settings_of(class_: type, cfg: DictConfig) -> dict[str, Any]:
+    """Return the values that a configuration has for the settings of a class, as plain data."""
+    given = {key: cfg[key] for key, _, _ in settings_in(class_) if key in cfg}
+    return {key: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value for key, value in given.items()}
 
 
 def as_component(node: Any, key: str = "a group of the configuration") -> Component:
@@ -126,22 +146,12 @@ def describe_comparison(cfg: DictConfig) -> ComparisonRun:
     Raises:
         ChoiceError: see `describe_problem` and `describe_schedulers`.
     """
-    recorded = cfg.get("recorded")
-    if recorded is not True:
-        recorded = [recorded] if isinstance(recorded, str) else [str(each) for each in recorded or ()]
     return ComparisonRun(
+        **settings_of(Referred, cfg),
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
-        split=cfg.get("split"),
-        episodes=cfg.get("episodes"),
         optional=_optional_in(cfg),
-        reference=cfg.get("reference", ""),
-        records=RecordChoice(
-            record=bool(cfg.get("record")),
-            again=bool(cfg.get("again")),
-            recorded=recorded,
-            folder=Path(cfg.results) if cfg.get("results") else None,
-        ),
+        records=RecordChoice(**settings_of(RecordChoice, cfg)),
         text=OmegaConf.to_yaml(cfg),
     )
 
@@ -194,13 +204,8 @@ def describe_evaluation(cfg: DictConfig) -> EvaluationRun | Repetition:
 
 
 def _describe_policy(cfg: DictConfig) -> EvaluationRun:
-    return EvaluationRun(
-        comparison=describe_comparison(cfg),
-        checkpoint=str(find_shipped(cfg.checkpoint)),
-        sampled=cfg.sampled,
-        seeds=cfg.seeds,
-        trusted=registered(cfg),
-    )
+    settings = settings_of(EvaluationSettings, cfg) | {"checkpoint": str(find_shipped(cfg.checkpoint))}
+    return EvaluationRun(**settings, comparison=describe_comparison(cfg), trusted=registered(cfg))
 
 
 def describe_training(cfg: DictConfig) -> TrainingRun:
@@ -218,6 +223,7 @@ def describe_training(cfg: DictConfig) -> TrainingRun:
 def _describe_seeds(cfg: DictConfig) -> TrainingRun:
     trusted = registered(cfg) if cfg.start or cfg.evaluate else frozenset[str]()
     first = SeedRun(
+        **settings_of(SeedSettings, cfg),
         problem=describe_problem(cfg),
         further=[describe_further(entry) for entry in cfg.tasks],
         schedulers=describe_schedulers(cfg),
@@ -226,14 +232,12 @@ def _describe_seeds(cfg: DictConfig) -> TrainingRun:
         env=as_component(cfg.env),
         market=as_component(cfg.market) if cfg.get("market") else None,
         market_note=describe_market(cfg) if cfg.get("market") else {},
-        start=cfg.start,
         trusted=trusted,
         text=OmegaConf.to_yaml(cfg),
-        loggers=tuple(cfg.loggers),
     )
     return TrainingRun(
         seeds=[first, *(_with_seed(first, cfg, cfg.seed + number) for number in range(1, cfg.seeds or 1))],
-        processes=cfg.get("processes"),
+        **settings_of(TrainingProcesses, cfg),
         evaluation=replace(describe_comparison(cfg), split="test") if cfg.evaluate else None,
         trusted=trusted,
     )
@@ -293,23 +297,14 @@ def describe_film(cfg: DictConfig) -> FilmRun:
         raise ChoiceError(f"film={cfg.film}: the name of a film must end with .gif or .mp4")
     if cfg.checkpoint:
         cfg = recall_setup(cfg)
-    return FilmRun(
-        **_describe_actor(cfg),
-        split=cfg.split,
-        episode=cfg.episode,
-        film=cfg.film,
-        frames=cfg.frames,
-        fps=cfg.fps,
-    )
+    return FilmRun(**settings_of(FilmSettings, cfg), **_describe_actor(cfg))
 
 
 def _describe_actor(cfg: DictConfig) -> dict[str, Any]:
-    """Describe the fields of an `ActorRun`."""
+    """Describe the fields of an `ActorRun` that are no settings."""
     return {
         "problem": describe_problem(cfg),
         "schedulers": describe_schedulers(cfg),
-        "checkpoint": cfg.checkpoint,
-        "sampled": cfg.sampled,
         "trusted": registered(cfg) if cfg.checkpoint else frozenset(),
     }
 
@@ -324,7 +319,7 @@ def describe_service(cfg: DictConfig) -> ServiceRun:
     if cfg.checkpoint:
         cfg = recall_setup(cfg)
     rules = ServiceRules(cfg.clusters, cfg.clients, cfg.patience)
-    return ServiceRun(**_describe_actor(cfg), address=cfg.address, rules=rules)
+    return ServiceRun(**settings_of(ServiceSettings, cfg), **_describe_actor(cfg), rules=rules)
 
 
 def describe_deployment(cfg: DictConfig) -> DeploymentRun:
@@ -344,16 +339,9 @@ def describe_deployment(cfg: DictConfig) -> DeploymentRun:
         retry=5.0 * cfg.interval,
         knows_work=cfg.scenario.information.get("work", "exact") not in ("none", "predicted"),
     )
-    return DeploymentRun(
-        **_describe_actor(cfg),
-        rules=rules,
-        shorten=cfg.shorten,
-        jobs=cfg.jobs,
-        probes=cfg.probes,
-        testbed=cfg.testbed,
-        rest=cfg.rest,
-        continued=existing_folder(cfg, "continued") if cfg.continued else None,
-    )
+    if cfg.continued:
+        existing_folder(cfg, "continued")
+    return DeploymentRun(**settings_of(DeploymentSettings, cfg), **_describe_actor(cfg), rules=rules)
 
 
 def describe_shadow(cfg: DictConfig) -> ShadowRun:
@@ -364,38 +352,26 @@ def describe_shadow(cfg: DictConfig) -> ShadowRun:
     """
     if not cfg.interval > 0:
         raise ChoiceError(f"interval={cfg.interval}: must be above 0 seconds")
-    recording = Path(cfg.recording) if cfg.recording else None
-    return ShadowRun(
-        **_describe_actor(cfg),
-        recording=recording,
-        model=cfg.model,
-        rest=cfg.rest,
-        interval=cfg.interval,
-        looks=cfg.looks,
-    )
+    return ShadowRun(**settings_of(ShadowSettings, cfg), **_describe_actor(cfg))
 
 
 def describe_sweep(cfg: DictConfig) -> SweepRun:
     """Describe a sweep; see `describe_comparison`."""
+    loads = [cfg.loads] if isinstance(cfg.loads, int | float) else list(cfg.loads)
     return SweepRun(
+        **settings_of(SweepSettings, cfg) | {"loads": loads},
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
-        split=cfg.split,
-        episodes=cfg.episodes,
         optional=_optional_in(cfg),
-        reference=cfg.reference,
-        loads=[cfg.loads] if isinstance(cfg.loads, int | float) else list(cfg.loads),
-        load_definition=cfg.load_definition,
     )
 
 
 def describe_interface(cfg: DictConfig) -> InterfaceRun:
     """Describe a measurement of the interface loss; see `describe_comparison`."""
     return InterfaceRun(
+        **settings_of(InterfaceSettings, cfg),
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
-        split=cfg.split,
-        episodes=cfg.episodes,
         env=as_component(cfg.env),
     )
 
@@ -410,6 +386,8 @@ def describe_tuning(cfg: DictConfig) -> TuningRun:
     chosen = [(str(task), [f"task={task}"]) for task in cfg.tasks] or worlds
     reference = "" if cfg.tasks else cfg.tuning.reference
     return TuningRun(
+        **settings_of(TuningRun, cfg),
+        validation_workloads=cfg.validation_workloads or cfg.workloads,
         scheduler=as_component(cfg.tuning.scheduler),
         parameters={str(name): as_component(node) for name, node in cfg.tuning.parameters.items()},
         problems=[
@@ -418,11 +396,6 @@ def describe_tuning(cfg: DictConfig) -> TuningRun:
         ],
         reference=reference,
         library=describe_schedulers(compose_options("compare", [], schedulers=reference)) if reference else {},
-        workloads=cfg.workloads,
-        validation_workloads=cfg.validation_workloads or cfg.workloads,
-        generations=cfg.generations,
-        population=cfg.population,
-        seed=cfg.seed,
     )
 
 
@@ -440,7 +413,7 @@ def describe_curves(cfg: DictConfig) -> CurvesRun:
         str(name): [str(each) for each in (value if isinstance(value, list) else [value])]
         for name, value in runs.items()
     }
-    return CurvesRun(folders, cfg.zero, cfg.one, cfg.passed)
+    return CurvesRun(**settings_of(CurveSettings, cfg), runs=folders)
 
 
 def describe_benchmark(cfg: DictConfig) -> BenchmarkRun:
@@ -454,7 +427,13 @@ def describe_benchmark(cfg: DictConfig) -> BenchmarkRun:
         hint = did_you_mean(cfg.suite, names, lead=", ")
         raise ChoiceError(f"suite={cfg.suite}: no such suite{hint}; there are: {', '.join(names)}")
     parts = [cfg.parts] if isinstance(cfg.parts, str) else list(cfg.parts)
-    return BenchmarkRun(cfg.suite, as_component(cfg.suites[cfg.suite]), describe_schedulers(cfg), cfg.data, parts)
+    return BenchmarkRun(
+        **settings_of(DataFolder, cfg),
+        name=cfg.suite,
+        suite=as_component(cfg.suites[cfg.suite]),
+        schedulers=describe_schedulers(cfg),
+        parts=parts,
+    )
 
 
 def describe_reproduction(cfg: DictConfig) -> ReproductionRun:
@@ -471,12 +450,13 @@ def describe_reproduction(cfg: DictConfig) -> ReproductionRun:
         if name not in known:
             hint = did_you_mean(name, known, lead=", ")
             raise ChoiceError(f"{option}={name}: no such {option}{hint}; there are: {', '.join(known)}")
-    return ReproductionRun(as_component(tables[paper][table], f"tables.{paper}.{table}"), cfg.data)
+    found = as_component(tables[paper][table], f"tables.{paper}.{table}")
+    return ReproductionRun(**settings_of(DataFolder, cfg), table=found)
 
 
 def describe_soak(cfg: DictConfig) -> SoakRun:
     """Describe a soak."""
-    return SoakRun(cfg.minutes, cfg.jobs, cfg.fuzz, cfg.kills, cfg.seed, cfg.growth)
+    return SoakRun(**settings_of(SoakSettings, cfg))
 
 
 def describe_validation(cfg: DictConfig) -> ValidationRun:
@@ -490,4 +470,4 @@ def describe_validation(cfg: DictConfig) -> ValidationRun:
         if name not in ("all", *VALIDATED_PARTS):
             hint, there = did_you_mean(name, VALIDATED_PARTS, lead=", "), ", ".join(("all", *VALIDATED_PARTS))
             raise ChoiceError(f"parts={name}: no such part{hint}; there are: {there}")
-    return ValidationRun(cfg.data, cfg.seed, VALIDATED_PARTS if "all" in parts else parts)
+    return ValidationRun(**settings_of(ValidationRun, cfg), parts=VALIDATED_PARTS if "all" in parts else parts)

@@ -4,7 +4,7 @@ from omegaconf import DictConfig
 
 from murmuration.config.arguments import compose_options
 from murmuration.config.choices import list_choices
-from murmuration.config.describe import as_component, describe_problem
+from murmuration.config.describe import as_component, describe_problem, settings_of
 from murmuration.config.descriptions import CalibrationRun, EstimatorRun, PredictionRun
 
 
@@ -12,16 +12,16 @@ def describe_calibration(cfg: DictConfig) -> CalibrationRun:
     """Describe a comparison of estimators: those that are named, or all of conf/estimator."""
     names = list(cfg.estimators) or list_choices("estimator")
     found = {name: as_component(compose_options("compare", [f"estimator={name}"]).estimator) for name in names}
-    return CalibrationRun(describe_problem(cfg), found, cfg.split, cfg.episodes, list(cfg.measured))
+    return CalibrationRun(**settings_of(CalibrationRun, cfg), problem=describe_problem(cfg), estimators=found)
 
 
 def describe_prediction(cfg: DictConfig) -> PredictionRun:
     """Describe a comparison of predictors: those that are named, or all of conf/predictor."""
     names = list(cfg.predictors) or list_choices("predictor")
     found = {name: as_component(compose_options("compare", [f"predictor={name}"]).predictor) for name in names}
-    return PredictionRun(describe_problem(cfg), found, cfg.split, cfg.episodes)
+    return PredictionRun(**settings_of(PredictionRun, cfg), problem=describe_problem(cfg), predictors=found)
 
 
 def describe_estimator(cfg: DictConfig) -> EstimatorRun:
     """Describe a training of an estimator."""
-    return EstimatorRun(describe_calibration(cfg), cfg.training_episodes, cfg.steps, cfg.hidden)
+    return EstimatorRun(**settings_of(EstimatorRun, cfg), calibration=describe_calibration(cfg))

@@ -1,17 +1,41 @@
 """Runs of scripts as plain typed values, which `murmuration.config.describe` makes from a configuration, once.
 
-Nothing is built in a description: a component is an object's class and options, which `build_object` builds.
+Settings that a run takes over as they are it inherits from their declaration in `murmuration.config.settings`. Nothing
+is built in a description: a component is an object's class and options, which `build_object` builds.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from deployment.bridge import BridgeRules
 from deployment.service import ServiceRules
 from envs.evaluation.task import Task
 from murmuration.config.building import Component
+from murmuration.config.settings import (
+    ActorSettings,
+    CurveSettings,
+    DataFolder,
+    DeploymentSettings,
+    EstimatorSettings,
+    EvaluationSettings,
+    FilmSettings,
+    HeldOutSettings,
+    InterfaceSettings,
+    MeasuredSettings,
+    PlayedEpisodes,
+    RecordChoice,
+    Referred,
+    Seeded,
+    SeedSettings,
+    ServiceSettings,
+    ShadowSettings,
+    SoakSettings,
+    SweepSettings,
+    TrainingProcesses,
+    TuningSettings,
+)
 
 
 @dataclass(frozen=True)
@@ -35,119 +59,80 @@ class ProblemSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayedRun:
+class PlayedRun(PlayedEpisodes):
     """A run that plays schedulers on episodes of a split."""
 
     problem: ProblemSpec
     schedulers: Mapping[str, Component]  # by name, the library's first
-    split: str | None  # of the workload source; None is its default for evaluation
-    episodes: int | None  # the first ones, at least 1; None for all
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordChoice:
-    """Which recorded results a comparison reads and writes."""
-
-    record: bool = False  # read the records of the schedulers to play, and record those that have none
-    again: bool = False  # record all of them anew
-    recorded: bool | Sequence[str] = ()  # further schedulers to read; True for all
-    folder: Path | None = None  # of the records; None for those of the project
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparisonRun(PlayedRun):
+class ComparisonRun(Referred, PlayedRun):
     """scripts/compare.py."""
 
     optional: Sequence[str]  # schedulers to leave out if they cannot run
-    reference: str  # the scheduler that ratios are relative to; "" for the default
     records: RecordChoice
     text: str  # the configuration in YAML, for the report
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepRun(PlayedRun):
+class SweepRun(SweepSettings, PlayedRun):
     """scripts/sweep.py."""
 
     optional: Sequence[str]
-    reference: str
     loads: Sequence[float]
-    load_definition: Literal["requested", "efficient"]  # of what the loads are, see `envs.evaluation.sweep`
 
 
 @dataclass(frozen=True, kw_only=True)
-class InterfaceRun(PlayedRun):
+class InterfaceRun(InterfaceSettings, PlayedRun):
     """scripts/interface.py."""
 
     env: Component
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationRun:
+class EvaluationRun(EvaluationSettings):
     """scripts/evaluate.py with a policy."""
 
     comparison: ComparisonRun
-    checkpoint: str  # folder of the checkpoint or of its run
-    sampled: bool | None  # see `murmuration.runs.policies.load_policy`
-    seeds: int | None  # number of training seeds; None for all
     trusted: frozenset[str]  # import paths of the classes that the policy may name
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActorRun:
+class ActorRun(ActorSettings):
     """A run of one scheduler or policy."""
 
     problem: ProblemSpec
     schedulers: Mapping[str, Component]
-    checkpoint: str  # of a policy to take instead; "" for none
-    sampled: bool | None  # see `murmuration.runs.policies.load_policy`
     trusted: frozenset[str]  # import paths of the classes that the policy may name
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServiceRun(ActorRun):
+class ServiceRun(ServiceSettings, ActorRun):
     """scripts/serve.py."""
 
-    address: str
     rules: ServiceRules
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeploymentRun(ActorRun):
+class DeploymentRun(DeploymentSettings, ActorRun):
     """scripts/deploy.py."""
 
     rules: BridgeRules
-    shorten: float  # divides submit times and work
-    jobs: int | None  # the first ones; None for all
-    probes: int  # starts that measure the latencies of the cluster
-    testbed: str  # folder of the test cluster; "" for that of the environment
-    rest: str  # address of slurmrestd; "" for the command line tools
-    continued: Path | None  # an earlier run to go on with
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShadowRun(ActorRun):
+class ShadowRun(ShadowSettings, ActorRun):
     """scripts/shadow.py."""
 
-    recording: Path | None  # a file that sacct has written; None for the cluster as it is now
-    model: str  # stands for all jobs
-    rest: str  # address of slurmrestd; "" for the command line tools
-    interval: float  # seconds of real time between two looks
-    looks: int | None  # at the cluster; None without end
-
 
 @dataclass(frozen=True, kw_only=True)
-class FilmRun(ActorRun):
+class FilmRun(FilmSettings, ActorRun):
     """scripts/film.py."""
 
-    split: str | None
-    episode: int  # place in the split
-    film: str  # name of the file, with its ending
-    frames: int
-    fps: int
-
 
 @dataclass(frozen=True, kw_only=True)
-class SeedRun:
+class SeedRun(SeedSettings):
     """The training of one seed."""
 
     problem: ProblemSpec
@@ -158,18 +143,15 @@ class SeedRun:
     env: Component
     market: Component | None
     market_note: Mapping[str, Any]  # what checkpoints say of the market: its name in `conf/market` and its options
-    start: str  # folder of the policy that training begins with; "" for none
     trusted: frozenset[str]  # import paths of the classes that this policy may name
     text: str  # the configuration in YAML, for the loggers
-    loggers: Sequence[str]  # names in `agents.loggers.LOGGER_CLASSES`
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingRun:
+class TrainingRun(TrainingProcesses):
     """scripts/train.py."""
 
     seeds: Sequence[SeedRun]  # at least one
-    processes: int | None = None  # in which seeds are trained at the same time; None for the number of cores
     evaluation: ComparisonRun | None = None  # after training
     trusted: frozenset[str] = frozenset()  # import paths of the classes that the trained policies may name
     resumed: Path | None = None  # the folder of the run that goes on
@@ -187,100 +169,74 @@ class Repetition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuningRun:
+class TuningRun(TuningSettings, Seeded):
     """scripts/tune.py."""
 
+    validation_workloads: int  # of each problem
     scheduler: Component  # takes `changes`
     parameters: Mapping[str, Component]  # by name
     problems: Sequence[tuple[str, ProblemSpec]]  # with titles
     reference: str  # name of the scheduler that scores are relative to; "" for the present values
     library: Mapping[str, Component]  # that scheduler, by name
-    workloads: int  # of each problem
-    validation_workloads: int
-    generations: int
-    population: int
-    seed: int
 
 
-@dataclass(frozen=True)
-class CurvesRun:
+@dataclass(frozen=True, kw_only=True)
+class CurvesRun(CurveSettings):
     """scripts/curves.py."""
 
     runs: Mapping[str, Sequence[str]]  # folders by method
-    zero: str  # the baseline whose mean JCT is progress 0
-    one: str  # the baseline whose mean JCT is progress 1
-    passed: str  # the baseline of the last columns
 
 
-@dataclass(frozen=True)
-class BenchmarkRun:
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkRun(DataFolder):
     """scripts/benchmark.py."""
 
     name: str  # of the suite
     suite: Component
     schedulers: Mapping[str, Component]
-    data: str  # folder with traces/, or ""
     parts: Sequence[str]  # names; "all" for every part
 
 
-@dataclass(frozen=True)
-class ReproductionRun:
+@dataclass(frozen=True, kw_only=True)
+class ReproductionRun(DataFolder):
     """scripts/reproduce.py."""
 
     table: Component  # takes `data` and `folder`
-    data: str  # folder with profiles/ and traces/, or ""
 
 
-@dataclass(frozen=True)
-class SoakRun:
+@dataclass(frozen=True, kw_only=True)
+class SoakRun(SoakSettings):
     """scripts/soak.py."""
-
-    minutes: float  # of CPU time
-    jobs: int | None  # of one long episode instead
-    fuzz: float | None  # of the inputs in FUZZES, instead
-    kills: int | None  # of a bridge, instead
-    seed: int
-    growth: float  # MB
 
 
 VALIDATED_PARTS = ("throughputs", "pairs")
 
 
-@dataclass(frozen=True)
-class ValidationRun:
+@dataclass(frozen=True, kw_only=True)
+class ValidationRun(DataFolder, Seeded):
     """scripts/validate_performance.py."""
 
-    data: str  # folder with profiles/
-    seed: int
     parts: Sequence[str]  # of VALIDATED_PARTS
 
 
-@dataclass(frozen=True)
-class CalibrationRun:
+@dataclass(frozen=True, kw_only=True)
+class CalibrationRun(MeasuredSettings):
     """scripts/calibrate_estimators.py."""
 
     problem: ProblemSpec
     estimators: Mapping[str, Component]
-    split: str
-    episodes: int
-    measured: Sequence[int]  # measurements of a job, besides what its user states
 
 
-@dataclass(frozen=True)
-class EstimatorRun:
+@dataclass(frozen=True, kw_only=True)
+class EstimatorRun(EstimatorSettings):
     """scripts/train_estimator.py."""
 
     calibration: CalibrationRun  # of what was learnt
-    training_episodes: int
-    steps: int
-    hidden: int
 
 
-@dataclass(frozen=True)
-class PredictionRun:
+@dataclass(frozen=True, kw_only=True)
+class PredictionRun(HeldOutSettings):
     """scripts/calibrate_predictors.py."""
 
     problem: ProblemSpec
     predictors: Mapping[str, Component]
-    split: str
-    episodes: int

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from murmuration.config.schema import describe_keys
 from murmuration.home import ROOT, SCRIPTS
 from murmuration.streams import checked_output
 
@@ -29,11 +30,15 @@ def config_of(config_name: str) -> Path:
 
 
 def help_text(docstring: str, config_name: str) -> str:
-    """Return the text of `--help`: the script's docstring, its config with comments, and further flags."""
+    """Return the text of `--help`: the script's docstring, its settings and groups, and further flags."""
     path = config_of(config_name)
     return f"""{docstring.strip()}
 
-Options are key=value. These are the keys, with their defaults and, under `defaults`, the groups (conf/{path.name}):
+Options are key=value. These are the keys, with their defaults:
+
+{describe_keys(config_name)}
+
+The groups that are chosen by name, under `defaults`, and what else is in conf/{path.name}:
 
 {path.read_text(encoding="utf-8").strip()}
 

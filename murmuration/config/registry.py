@@ -18,19 +18,16 @@ from envs.types import did_you_mean
 from murmuration.config.choices import CONF
 from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import is_unsafe, shorten, walk
-from murmuration.config.values import OPTIONAL, REQUIRED, check_values
+from murmuration.config.schema import OPTIONAL, REQUIRED, keys_of
+from murmuration.config.settings import RECALLED_COMMANDS
+from murmuration.config.values import check_values
 
 NAMING_KEYS = ("_target_", "target")  # keys whose text names a class; `target` is the network of a blueprint
 # An option of a further task, as in `tasks=["rigid-64 workload.load=0.6"]`: Hydra reads it like a typed one.
 TASK_NAME = re.compile(r"[A-Za-z][\w-]*")
 TASK_OPTION = re.compile(r"\+{0,2}(?P<key>[A-Za-z]\w*(?:[./@]\w+)*)=[\w.+:/\[\],-]*")
 # Keys of runs that can be recalled; any other one that names a class is a scheduler of the user's own.
-RECALLED = frozenset(
-    (
-        *("seed", "rollouts", "seeds", "episodes", "checkpoint", "reference", "start", "split", "results", "again"),
-        *("evaluate", "optional", "record", "sampled", "recorded", "tasks", *REQUIRED, *OPTIONAL),
-    )
-)
+RECALLED = frozenset((*REQUIRED, *OPTIONAL, *(key for command in RECALLED_COMMANDS for key in keys_of(command))))
 MOVED = frozenset(("launch.policies.load_estimator", "launch.policies.load_planner"))  # names before version 0.2
 NO_PARTS = ("tuning",)  # groups of `conf/` whose files describe no part of a run
 

@@ -5,15 +5,29 @@ that the code behind may rely on the types.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from types import NoneType
 from typing import Any
 
+from murmuration.config.declare import (
+    GREATEST_SEED,
+    Count,
+    Lists,
+    Natural,
+    Naturals,
+    Number,
+    Numbers,
+    OptionGroup,
+    OptionGroups,
+    Seed,
+    Switch,
+    Text,
+    Texts,
+    forms_of,
+)
 from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import KEY, is_unsafe, shorten
-
-REQUIRED = ("cluster", "performance", "scenario", "workload")
-OPTIONAL = ("agent", "env", "estimator", "market", "predictor", "task", "trainer")  # groups that a run may be without
-GREATEST_SEED = 2**32 - 1  # that NumPy's older generators take, which Ray seeds
+from murmuration.config.schema import OPTIONAL, REQUIRED, forms_by_key
 
 
 def _is_whole(value: Any, least: float = -math.inf, most: float = math.inf) -> bool:
@@ -32,74 +46,34 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-SEED, COUNT = f"a whole number from 0 to {GREATEST_SEED}", "a whole number of at least 1"
-NATURAL = "a whole number of at least 0"
-NULL, SWITCH, NUMBER, TEXT = "null", "true or false", "a number", "a text"
-TEXTS, NUMBERS, COUNTS = "a list of texts", "a list of numbers", "a list of whole numbers, none negative"
-GROUPS = "groups of options by name, each set as <key>.<name>.<option>=<value>"
-LISTS, OPTIONS = "a list of lists of options", "a group of options, each set as <group>.<option>=<value>"
-# The forms of values, as messages call them.
+def _is_groups(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values())
+
+
+# The forms of values, as messages call them and as `murmuration.config.settings` declares them.
 FORMS: Mapping[str, Callable[[Any], bool]] = {
-    NULL: lambda value: value is None,
-    SWITCH: lambda value: isinstance(value, bool),
-    SEED: lambda value: _is_whole(value, 0, GREATEST_SEED),
-    COUNT: lambda value: _is_whole(value, 1),
-    NATURAL: lambda value: _is_whole(value, 0),
-    NUMBER: _is_number,
-    TEXT: _is_text,
-    TEXTS: _is_list_of(_is_text),
-    NUMBERS: _is_list_of(_is_number),
-    COUNTS: _is_list_of(lambda value: _is_whole(value, 0)),
-    LISTS: _is_list_of(_is_list_of(_is_text)),
-    OPTIONS: lambda value: isinstance(value, Mapping),
-    GROUPS: lambda value: isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()),
-}
-# Forms by key, besides the groups above; other top-level keys name schedulers of the user's own.
-ALLOWED: Mapping[str, Sequence[str]] = {
-    **dict.fromkeys(("seed", "episode", "rollouts"), (SEED,)),
-    **dict.fromkeys(
-        ("seeds", "episodes", "processes", "jobs", "validation_workloads", "clusters", "looks", "kills"), (COUNT, NULL)
-    ),
-    **dict.fromkeys(("fuzz", "patience"), (NUMBER, NULL)),
-    **dict.fromkeys(
+    form: check
+    for hint, check in (
+        (NoneType, lambda value: value is None),
+        (Switch, lambda value: isinstance(value, bool)),
+        (Seed, lambda value: _is_whole(value, 0, GREATEST_SEED)),
+        (Count, lambda value: _is_whole(value, 1)),
+        (Natural, lambda value: _is_whole(value, 0)),
+        (Number, _is_number),
+        (Text, _is_text),
+        (Texts, _is_list_of(_is_text)),
+        (Numbers, _is_list_of(_is_number)),
+        (Naturals, _is_list_of(lambda value: _is_whole(value, 0))),
+        (Lists, _is_list_of(_is_list_of(_is_text))),
+        (OptionGroup, lambda value: isinstance(value, Mapping)),
         (
-            *("frames", "fps", "workloads", "population", "trainer.save_every", "actions_per_minute", "probes"),
-            *("training_episodes", "steps", "hidden", "clients"),
+            OptionGroups,
+            lambda value: isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()),
         ),
-        (COUNT,),
-    ),
-    **dict.fromkeys(("trainer.iterations", "trainer.picture_every", "generations"), (NATURAL,)),
-    **dict.fromkeys(("minutes", "growth", "scale", "shorten", "interval", "grace"), (NUMBER,)),
-    **dict.fromkeys(
-        (
-            "checkpoint",
-            "reference",
-            "start",
-            "run",
-            "resume",
-            "film",
-            "load_definition",
-            "testbed",
-            "rest",
-            "continued",
-            "recording",
-            "model",
-        ),
-        (TEXT,),
-    ),
-    **dict.fromkeys(("suite", "paper", "data", "zero", "one", "passed", "tuning.reference", "address"), (TEXT,)),
-    **dict.fromkeys(("split", "results", "table", "ray.address"), (TEXT, NULL)),
-    **dict.fromkeys(("act", "again", "evaluate", "optional", "record"), (SWITCH,)),
-    **dict.fromkeys(("tasks", "trust", "loggers", "estimators", "predictors", "tuning.options"), (TEXTS,)),
-    **dict.fromkeys(("ray", "tuning", "tuning.scheduler"), (OPTIONS,)),
-    **dict.fromkeys(("suites", "tables", "tuning.parameters"), (GROUPS,)),
-    "sampled": (SWITCH, NULL),
-    "recorded": (SWITCH, TEXT, TEXTS),
-    "parts": (TEXT, TEXTS),
-    "loads": (NUMBER, NUMBERS),
-    "measured": (COUNTS,),
-    "worlds": (LISTS,),
+    )
+    for form in forms_of(hint)
 }
+ALLOWED = forms_by_key()  # besides groups; other top-level keys name schedulers of the user's own
 
 
 def check_values(values: Mapping[str, Any], where: str = "", known: Collection[str] = ALLOWED) -> None:

@@ -19,9 +19,10 @@ from envs.types import FloatArray, MurmurationError, did_you_mean
 from envs.workloads import Workload
 from murmuration.config.building import Component, import_target
 from murmuration.config.describe import describe_library
-from murmuration.config.descriptions import ComparisonRun, RecordChoice
+from murmuration.config.descriptions import ComparisonRun
 from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import limit_slow
+from murmuration.config.settings import RecordChoice
 from murmuration.home import ROOT
 from murmuration.records.sources import hash_sources
 
@@ -298,7 +299,7 @@ def wanted_records(choice: RecordChoice, records: TaskRecords) -> Sequence[str]:
     if choice.recorded is False:
         return []
     known = records.names
-    names = known if choice.recorded is True else choice.recorded
+    names = known if choice.recorded is True else choice.recorded_names
     for name in names:
         if name not in known:
             there = ", ".join(known) or "none"

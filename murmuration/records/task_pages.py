@@ -13,10 +13,10 @@ from envs.evaluation.task import Task
 from envs.types import TraceError, did_you_mean
 from murmuration.config.choices import CONF, list_choices
 from murmuration.config.describe import compose_comparison
-from murmuration.config.descriptions import RecordChoice
 from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs, describe_task, find_hash, leave_out
 from murmuration.config.plain import load_json
+from murmuration.config.settings import RecordChoice
 from murmuration.records.recorded import RECORDS_FOLDER, consult_records, count_remarks
 from murmuration.reports.page import task_table
 
@@ -169,7 +169,7 @@ def table_from_records(name: str, folder: Path = RECORDS_FOLDER, options: Sequen
         options: further options of `scripts/compare.py`, such as those of a modified task.
     """
     everyone = compose_comparison([f"task={name}", "scheduler=all", *options])
-    run = replace(everyone, schedulers={}, records=RecordChoice(recorded=True, folder=folder))
+    run = replace(everyone, schedulers={}, records=RecordChoice(recorded=True, results=str(folder)))
     inputs = build_inputs(run.problem)
     workloads = inputs.source.evaluation()
     about = describe_task(run.problem, inputs, None, len(workloads))

@@ -54,7 +54,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     setup, workload = inputs.setup, scale_down(find_workloads(inputs, None, 1)[0], run.shorten, run.jobs)
     check_playable(setup)
     adapter = find_adapter(run.rest, find_testbed(Path(run.testbed)).environment if run.testbed else None)
-    place = run.continued or folder
+    place = Path(run.continued) if run.continued else folder
     with nullcontext("") if run.rules.shadow else claim_cluster(adapter, place) as owner:
         measured = MeasuredLatencies()
         if not run.rules.shadow:

@@ -163,8 +163,8 @@ class RepeatedFailures:
 
 
 def _recorded(run: ShadowRun, cluster: ClusterSpec, left_out: dict[str, str]) -> Iterator[Look]:
-    assert run.recording is not None
-    return (Look(now, jobs) for now, jobs in observe_recording(run.recording, cluster, left_out))
+    looks = observe_recording(Path(run.recording), cluster, left_out)
+    return (Look(now, jobs) for now, jobs in looks)
 
 
 def _live(run: ShadowRun, cluster: ClusterSpec, left_out: dict[str, str]) -> Iterator[Look]:

@@ -13,8 +13,8 @@ from envs.evaluation.statistics import Estimate
 from experiments.performance.reproduction import Reproduction
 from murmuration.config.choices import CONF
 from murmuration.config.describe import compose_comparison
-from murmuration.config.descriptions import RecordChoice
 from murmuration.config.inputs import build_inputs, describe_task
+from murmuration.config.settings import RecordChoice
 from murmuration.records.recorded import RECORDS_FOLDER, TaskRecords, consult_records
 from murmuration.reports.report import run_comparison, write_report
 from murmuration.runs.policies import load_policies

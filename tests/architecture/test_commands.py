@@ -16,6 +16,7 @@ from hydra.utils import get_object
 from murmuration.config.arguments import parse_overrides, split_words, translate_overrides
 from murmuration.config.choices import open_configs, search_in
 from murmuration.config.errors import ChoiceError
+from murmuration.config.values import ALLOWED
 from tests.architecture.test_recipes import FILE
 
 COMMAND = re.compile(r"(?:\.venv/bin/python|\bpython|\$PY) scripts/(?P<script>\w+)\.py(?P<words>(?:\\\n|[^\n`#|&])*)")
@@ -150,8 +151,8 @@ def parameters_of(made, key):
 
 @pytest.fixture(scope="module")
 def settings(repository):
-    """All settings of conf/ with their endings: pages may leave out the beginning, as in `information.work`."""
-    found = set()
+    """All settings with their endings: pages may leave out the beginning, as in `information.work`."""
+    found = {*ALLOWED}
     for path in sorted((repository / "conf").rglob("*.yaml")):
         group = path.parent.relative_to(repository / "conf").as_posix()
         found |= {group, *settings_below(yaml.safe_load(path.read_text()), "" if group in GLOBAL else f"{group}.")}

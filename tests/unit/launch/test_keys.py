@@ -7,6 +7,7 @@ from murmuration.config.arguments import compose_options, hydra_arguments
 from murmuration.config.choices import CONF
 from murmuration.config.describe import describe_problem, describe_schedulers
 from murmuration.config.errors import ChoiceError
+from murmuration.config.help import help_text
 from murmuration.config.inputs import build_inputs
 from murmuration.config.plain import read_configuration
 from tests.unit.launch.test_scripts import SMALL, here
@@ -56,7 +57,7 @@ def test_schedulers_are_the_chosen_ones_and_further_keys_with_a_target():
 @pytest.mark.parametrize("config", sorted(path.stem for path in CONF.glob("*.yaml")))
 def test_known_keys_are_the_keys_of_the_config_and_its_groups(config):
     _, known = hydra_arguments([], config, None)
-    text = (CONF / f"{config}.yaml").read_text()
+    text = help_text("", config)
     assert known
     assert "defaults" not in known
     assert all(name in text for name in known)

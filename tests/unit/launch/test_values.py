@@ -6,15 +6,19 @@ from typing import Any
 import pytest
 import yaml
 
+from murmuration.config.arguments import hydra_arguments
 from murmuration.config.choices import CONF
+from murmuration.config.declare import GREATEST_SEED
 from murmuration.config.errors import ChoiceError
-from murmuration.config.values import ALLOWED, FORMS, GREATEST_SEED, OPTIONAL, REQUIRED, check_values
+from murmuration.config.schema import OPTIONAL, REQUIRED, describe_keys, keys_of
+from murmuration.config.settings import COMMANDS
+from murmuration.config.values import ALLOWED, FORMS, check_values
 
 HOSTILE: tuple[Any, ...] = (
     *(1e-300, 2, -1, math.nan, math.inf, 2**63 - 1, True, None, "", "x"),
     *([1, 0], [math.nan], [], [[]], {}, {"a": 1}),
 )
-PARTS = ("defaults", "network", "experiment")  # of a configuration that are no keys of it
+PARTS = ("defaults", "network", "experiment", "settings")  # of a configuration that are no keys of it
 
 
 def keys_of_groups(content):
@@ -23,12 +27,27 @@ def keys_of_groups(content):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CONF.glob("*.yaml")))
-def test_every_key_of_a_configuration_has_a_form(name):
-    content = yaml.safe_load((CONF / f"{name}.yaml").read_text())
-    keys = (set(content) | keys_of_groups(content.get("defaults", ()))) - {*PARTS}
+def test_every_key_of_a_configuration_is_declared_once_and_has_a_form(name):
+    content, declared = yaml.safe_load((CONF / f"{name}.yaml").read_text()), keys_of(name)
+    assert {"settings": name} in content["defaults"]
+    assert declared.keys() & content.keys() == set()
+    keys = (declared.keys() | content.keys() | keys_of_groups(content["defaults"])) - {*PARTS}
     assert keys - {*ALLOWED, *REQUIRED, *OPTIONAL, "schedulers", "runs"} == set()
-    own = {key: value for key, value in content.items() if key in ALLOWED and value != "???"}
+    own = {key: value for key, value in {**declared, **content}.items() if key in ALLOWED and value != "???"}
     check_values(own)  # its defaults are of these forms
+
+
+@pytest.mark.parametrize("word", ["settings=train", "~settings", "+settings@x=train"])
+def test_the_settings_of_another_command_cannot_be_chosen(word):
+    with pytest.raises(ChoiceError, match="settings are set one by one"):
+        hydra_arguments([word], "compare", "all")
+
+
+def test_help_shows_every_setting_with_its_default_and_what_it_is():
+    for name in COMMANDS:
+        lines = describe_keys(name).splitlines()
+        assert yaml.safe_load("\n".join(lines)) == keys_of(name)
+        assert all("  # " in line for line in lines if line != "ray:")
 
 
 @pytest.mark.parametrize("key", [*ALLOWED, *REQUIRED, *OPTIONAL, "schedulers"])

@@ -20,7 +20,7 @@ griffe = pytest.importorskip("griffe", reason="the site needs the extra `docs`")
 
 from documentation.hook import notebook_files  # noqa: E402
 from documentation.reference import MODULES, place_of, reference_pages  # noqa: E402
-from tests.unit.evaluation.pages import add_checks, look_at, title_of  # noqa: E402
+from tests.unit.reports.pages import add_checks, look_at, title_of  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from envs.evaluation.archive import write_member
 from envs.evaluation.files import whole_file, write_figure, write_frame, write_whole
 from murmuration.config.errors import explain_error
 from murmuration.reports.report import write_report
-from tests.unit.evaluation.test_report import comparison
+from tests.unit.reports.test_report import comparison
 
 __all__ = ["comparison"]  # a fixture
 NOISE = np.random.default_rng(0).integers(0, 256, (20_000,))

@@ -20,7 +20,7 @@ from murmuration.config.provenance import changed_since, describe_clone, require
 from murmuration.config.recall import read_resumes, recall_parts
 from murmuration.runs.repeat import leaves, report_differences
 from tests.golden.playground import two_nodes
-from tests.unit.launch.test_scripts import SMALL
+from tests.unit.runs.test_scripts import SMALL
 from tests.unit.scripts.test_training_scripts import TINY
 
 FOLDER = re.compile(r"^run: (.*)$", re.MULTILINE)

@@ -22,8 +22,8 @@ from murmuration.config.recall import find_again
 from murmuration.config.registry import check_recalled, project_targets
 from murmuration.runs.policies import seed_folders
 from tests.reliability.mutation import TASKS, as_yaml
-from tests.unit.launch.test_scripts import SMALL
-from tests.unit.launch.test_scripts import run as run_script
+from tests.unit.runs.test_scripts import SMALL
+from tests.unit.runs.test_scripts import run as run_script
 
 COMMAND = "__import__('os').system('touch owned')"
 NAMED_BY_REFERENCE = f'${{${{cluster.name}}:"{{_target_: sympy.sympify, a: \\"{COMMAND}\\"}}"}}'

@@ -11,7 +11,7 @@ import pytest
 
 from agents.loggers.tensorboard import TensorBoardWriter
 from agents.tags import BOUND_LINE, HEADLINE, OVERVIEW, POLICY
-from tests.unit.evaluation.pages import drawn, find_browser
+from tests.unit.reports.pages import drawn, find_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -61,7 +61,7 @@ def test_tuning_over_tasks_is_relative_to_the_present_values(run):
 
 def test_any_scheduler_can_be_tuned(run):
     """Any function that takes `changes`: here one of the user's own."""
-    target = "tests.unit.launch.test_tune_and_sweep.patient"
+    target = "tests.unit.runs.test_tune_and_sweep.patient"
     code, _, err, folder = run(
         tune,
         *TUNE,

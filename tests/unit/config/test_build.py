@@ -14,7 +14,7 @@ from murmuration.config.describe import as_component, describe_problem, describe
 from murmuration.config.errors import ChoiceError, explain_error
 from murmuration.config.inputs import build_inputs, build_schedulers
 
-HERE = "tests.unit.launch.test_build"
+HERE = "tests.unit.config.test_build"
 
 
 @dataclass

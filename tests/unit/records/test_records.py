@@ -34,8 +34,8 @@ from murmuration.records.task_pages import (
     short_table,
     table_from_records,
 )
-from tests.unit.launch.test_scripts import here
-from tests.unit.launch.test_tasks import SHARED, composed
+from tests.unit.records.test_tasks import SHARED, composed
+from tests.unit.runs.test_scripts import here
 
 __all__ = ["here"]  # a fixture
 OPTIONS = [*SHARED, "results=results"]

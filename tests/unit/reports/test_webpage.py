@@ -25,9 +25,9 @@ from murmuration.reports.webpage.schedules import MOST_STAYS, common_axis, hex_c
 from murmuration.reports.webpage.stays import StayThroughputs, find_stays, why_begun, why_ended
 from murmuration.reports.webpage.tables import wins
 from murmuration.reports.webpage.usage_chart import bin_means, resources_in_use
-from tests.unit.evaluation.pages import look_at
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
+from tests.unit.reports.pages import look_at
 
 SETUP = Setup(CLUSTER, IdealModel())
 

@@ -16,7 +16,7 @@ from agents.terminal import ProgressListener
 from envs.types import MurmurationError
 from murmuration.runs.seeds import depend_on_parent, train_at_once
 from tests.reliability.faulty import end_process, ignore_interrupts, wait_in
-from tests.unit.launch.test_scripts import SCRIPTS
+from tests.unit.runs.test_scripts import SCRIPTS
 from tests.unit.scripts.test_training_scripts import run_here
 
 SMALL = (

@@ -8,7 +8,7 @@ from murmuration.config.choices import list_choices, read_choice
 from murmuration.config.describe import as_component
 from murmuration.config.errors import ChoiceError
 
-HERE = "tests.unit.launch.test_signature"
+HERE = "tests.unit.config.test_signature"
 GROUPS = ("cluster", "performance", "scenario", "scheduler", "workload")
 
 

@@ -14,7 +14,7 @@ from murmuration.runs.commands import (
     refusals_before_start,
     remove_started,
 )
-from tests.unit.launch.test_scripts import SMALL, here
+from tests.unit.runs.test_scripts import SMALL, here
 
 __all__ = ["here"]  # a fixture
 NOW = datetime(2026, 3, 4, 5, 6, 7)

@@ -13,8 +13,8 @@ from murmuration.reports.webpage.blocking import Blocking, find_waits, most_free
 from murmuration.reports.webpage.explorer import explorer_data
 from murmuration.reports.webpage.schedules import common_axis
 from murmuration.reports.webpage.stays import find_stays, why_begun, why_ended
-from tests.unit.evaluation.pages import look_at
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
+from tests.unit.reports.pages import look_at
 
 EXPLORE = """
 <script>

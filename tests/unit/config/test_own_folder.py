@@ -8,7 +8,7 @@ import pytest
 
 from murmuration.config.choices import describe_groups, search_in
 from murmuration.config.errors import ChoiceError
-from tests.unit.launch.test_scripts import run
+from tests.unit.runs.test_scripts import run
 from tests.unit.scripts.test_training_scripts import TINY, run_here
 
 MODULE = """

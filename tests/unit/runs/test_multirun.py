@@ -26,7 +26,7 @@ from murmuration.config.outcomes import (
 from murmuration.runs.multirun import summarise_multirun
 from murmuration.runs.policies import load_policies, seed_folders
 from murmuration.runs.seeds import train_seeds
-from tests.unit.launch.test_scripts import SMALL, here, run
+from tests.unit.runs.test_scripts import SMALL, here, run
 
 __all__ = ["here"]  # a fixture
 ELSEWHERE = """

@@ -10,10 +10,10 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.help import help_text
 from murmuration.config.inputs import build_inputs
 from murmuration.config.plain import read_configuration
-from tests.unit.launch.test_scripts import SMALL, here
+from tests.unit.runs.test_scripts import SMALL, here
 
 __all__ = ["here"]  # a fixture
-OWN = "+own._target_=tests.unit.launch.test_build.Shortest"
+OWN = "+own._target_=tests.unit.config.test_build.Shortest"
 
 
 @pytest.mark.parametrize(

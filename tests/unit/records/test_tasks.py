@@ -22,7 +22,7 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs, describe_task, leave_out, limit_slow
 from murmuration.home import ROOT
 from murmuration.records.task_pages import MARKERS, TASKS, check_task, collect_tables, insert_table, write_hash
-from tests.unit.launch.test_scripts import here
+from tests.unit.runs.test_scripts import here
 
 __all__ = ["here"]  # a fixture
 FROM_TRACES = {"philly-64": "traces/philly/philly_jobs.csv.gz", "itp-64": "traces/microsoft_itp/itp_jobs.csv.gz"}

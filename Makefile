@@ -8,6 +8,7 @@ PYTEST_ARGS ?=
 # Tests that `make test` leaves out; `make test-all` sets this to nothing.
 LEAVE_OUT ?= -m 'not exhaustive'
 FILES ?=
+REVISION ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -17,7 +18,7 @@ EXTRAS := learn,render,recipes,docs,dev
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check costs lint types layers unit docs docs-serve slurm-up slurm-down format lock clean
+.PHONY: help install demo test test-all check costs figures lint types layers unit docs docs-serve slurm-up slurm-down format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -45,6 +46,9 @@ check: $(STAMP) ## What your change concerns, in 120 CPU seconds; FILES="..." na
 
 costs: $(STAMP) ## Measure the CPU seconds of test files, by which `make check` chooses; PYTEST_ARGS selects whole files
 	$(BIN)/python -m pytest -p tests.selection.costs --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+figures: $(STAMP) ## What the house weighs, as one table; REVISION="..." names revisions to compare with
+	$(BIN)/python -m tests.selection.figures $(REVISION)
 
 lint: $(STAMP) ## Style and format
 	$(BIN)/ruff check .

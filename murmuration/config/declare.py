@@ -32,15 +32,16 @@ Schedulers = Annotated[Mapping[str, Any], "schedulers by name"]
 NULL = "null"
 
 
-def setting(default: Any, about: str = "", *, here: bool = False) -> Any:
+def setting(default: Any, about: str = "", *, here: bool = False, resumed: bool = False) -> Any:
     """Declare a setting.
 
     Args:
         default: the value without one of the user.
         about: what it is, for `--help`.
         here: it belongs to the command that is typed; a run that is repeated or resumed does not bring it along.
+        resumed: it may change when a run is resumed.
     """
-    about_it = {"about": about, "here": here, "default": default}
+    about_it = {"about": about, "here": here, "resumed": resumed, "default": default}
     if isinstance(default, list):
         return field(default=tuple(default), metadata=about_it)
     if default in (IN_YAML, REQUIRED_VALUE) or isinstance(default, Mapping):
@@ -50,7 +51,7 @@ def setting(default: Any, about: str = "", *, here: bool = False) -> Any:
 
 def below(class_: type, about: str = "", *, here: bool = False) -> Any:
     """Declare a group of settings below one key."""
-    return field(default=MISSING, metadata={"about": about, "here": here, "part": class_})
+    return field(default=MISSING, metadata={"about": about, "here": here, "resumed": False, "part": class_})
 
 
 def settings_in(class_: type) -> Iterator[tuple[str, Any, Any]]:

@@ -15,13 +15,13 @@ from murmuration.config.outcomes import iterations_of
 from murmuration.config.plain import is_unsafe, read_configuration, read_unfilled, shorten
 from murmuration.config.provenance import PROVENANCE, SAVED, hash_config, read_provenance
 from murmuration.config.registry import check_recalled, registered
-from murmuration.config.schema import GROUPS, keys_typed_here
+from murmuration.config.schema import GROUPS, keys_changed_by_resume, keys_typed_here
 from murmuration.config.values import check_value
 
 PACKAGED_GROUPS = {"network": "cluster.network_gbps"}  # groups whose files set an option of another group
 # A checkpoint contains its environment's settings.
 SETUP_KEYS = {group.name for group in GROUPS if group.setup}
-CHANGED_BY_RESUME = ("episodes", "evaluate", "trainer.iterations", "trainer.picture_every", "trainer.save_every")
+CHANGED_BY_RESUME = keys_changed_by_resume()
 NOT_RECALLED = keys_typed_here()
 
 

@@ -85,6 +85,14 @@ def keys_typed_here() -> frozenset[str]:
     )
 
 
+def keys_changed_by_resume() -> tuple[str, ...]:
+    """The keys that may change when a training run is resumed, sorted; keys below others have a dot."""
+    classes = [*(("", class_) for class_ in COMMANDS["train"]), *((f"{key}.", below) for key, below in BELOW.items())]
+    return tuple(
+        sorted(f"{prefix}{key}" for prefix, each in classes for key, _, about in settings_in(each) if about["resumed"])
+    )
+
+
 def describe_keys(command: str) -> str:
     """The keys of a command in YAML with their defaults and what they are, for `--help`."""
     lines = []

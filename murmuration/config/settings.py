@@ -260,9 +260,11 @@ class TrainSettings:
         "", "folder of an interrupted run, which continues with its config and in its folder", here=True
     )
     evaluate: Switch = setting(
-        False, "after training, compare the best checkpoint with all baselines on the test split"
+        False, "after training, compare the best checkpoint with all baselines on the test split", resumed=True
     )
-    episodes: Count | None = setting(None, "number of test episodes of that comparison, the first ones; null: all")
+    episodes: Count | None = setting(
+        None, "number of test episodes of that comparison, the first ones; null: all", resumed=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,9 +320,9 @@ class TuningGroup:
 class TrainerOptions:
     """OptionGroup of a trainer that a resumed run may change; the others are checked against its class."""
 
-    iterations: Natural = setting(IN_YAML)
-    save_every: Count = setting(IN_YAML)
-    picture_every: Natural = setting(IN_YAML)
+    iterations: Natural = setting(IN_YAML, resumed=True)
+    save_every: Count = setting(IN_YAML, resumed=True)
+    picture_every: Natural = setting(IN_YAML, resumed=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ from pathlib import PurePosixPath
 
 import grimp
 
+from murmuration.home import open_home
+
 ROOTS = (
     *("envs", "agents", "baselines", "deployment", "murmuration", "tests"),
     *("launch", "experiments", "papers", "benchmarks", "documentation"),  # packages of scripts/
@@ -50,6 +52,7 @@ class Imports:
     """
 
     def __init__(self, texts: Mapping[str, str], graph: grimp.ImportGraph | None = None) -> None:
+        open_home()  # packages of scripts/ are found
         self.graph = graph or grimp.build_graph(*ROOTS, cache_dir=None)
         self.homes = passed_on(texts)
         self.files = {module_of(path): path for path in texts}

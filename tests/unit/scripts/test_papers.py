@@ -1,0 +1,40 @@
+"""Every table of a paper in conf/reproduce.yaml is repeated at its smallest setting."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from murmuration.config.choices import CONF
+from murmuration.home import ROOT
+
+SMALLEST = {
+    "rubick.prediction_error": (),
+    "rubick.scheduling": ("variants=[base]",),
+    "rubick.choice": ("num_workloads=4", "gates=[1.0]", "patiences=[0.0]"),
+    "elastic_dp.against_fixed_batch": ("num_gpus=[40]", "patterns=[bursty]", "num_workloads=1"),
+    "sampling_matching.jct_gap": ("instances=2",),
+    "gavel.space_sharing": ("arrivals_per_hour=[4.8]",),
+    "synergy.mechanisms": ("splits=[trace]", "policies=[fifo]", "num_jobs=30", "num_workloads=1"),
+    "maifs.improvements": ("tasks=[itp-64]", "checkpoints={options:checkpoints/options-16}"),
+}
+
+
+def test_every_table_has_a_smallest_setting():
+    tables = yaml.safe_load((CONF / "reproduce.yaml").read_text())["tables"]
+    assert {f"{paper}.{table}" for paper, each in tables.items() for table in each} == SMALLEST.keys()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", SMALLEST)
+def test_a_table_is_repeated_at_its_smallest_setting(name, real_data, tmp_path):
+    data = real_data("profiles/rubick").parents[1]
+    paper, table = name.split(".")
+    words = [f"paper={paper}", f"table={table}", f"data={data}", f"hydra.run.dir={tmp_path / 'run'}"]
+    words += [f"++tables.{name}.{option}" for option in SMALLEST[name]]
+    command = [sys.executable, str(ROOT / "scripts" / "reproduce.py"), *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "published" in done.stdout.lower() or "paper" in done.stdout.lower()
+    assert any(path.suffix in (".csv", ".html", ".json") for path in (tmp_path / "run").iterdir())

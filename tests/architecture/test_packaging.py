@@ -37,6 +37,16 @@ def pinned(repository):
     return pins((repository / "constraints.txt").read_text())
 
 
+def test_all_files_name_the_same_release(project, repository):
+    release = project["version"]
+    citation = (repository / "CITATION.cff").read_text()
+    newest = re.search(r"^## \[(\d\S*)\] - (\S+)$", (repository / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest.groups() == (release, *re.findall(r"^date-released: (\S+)$", citation, re.MULTILINE))
+    assert re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [release]
+    assert f"murmuration-{release}-py3" in (repository / "docs" / "install.md").read_text()
+
+
 def test_every_requirement_is_pinned(project, pinned):
     extras = project["optional-dependencies"]
     assert unmet([*project["dependencies"], *(line for lines in extras.values() for line in lines)], pinned) == []

@@ -1,10 +1,11 @@
-"""The command `murmuration` in a clone, and the wheel outside of it."""
+"""The command `murmuration` in a clone, and the installed wheel outside of it."""
 
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ import murmuration
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = ("envs", "agents", "baselines", "deployment", "scripts", "conf", "checkpoints")
 PAPERS = REPOSITORY / "scripts" / "papers"
+RELEASE = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
 CACHES = shutil.ignore_patterns("__pycache__", "*.zip")
 OUTSIDE = """
 import sys
@@ -42,6 +44,13 @@ print(murmuration.__version__, load("bids-64").folder)
 INTRUDER = "import agents; from murmuration import compare"
 
 
+def run_pip(command, *words):
+    """Run a command of pip without the packages that this one requires, which are here, and without network."""
+    started = [sys.executable, "-m", "pip", command, "--quiet", "--no-deps", "--disable-pip-version-check"]
+    done = subprocess.run([*started, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
     """A copy of what the wheel needs of the clone, with files of a user beside it that must not enter."""
@@ -60,30 +69,16 @@ def clone(tmp_path_factory):
 @pytest.fixture(scope="module")
 def wheel(clone):
     """The wheel, built without network."""
-    folder = clone.parent
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        folder,
-        clone,
-    ]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (found,) = folder.glob("*.whl")
+    run_pip("wheel", "--no-build-isolation", "-w", clone.parent, clone)
+    (found,) = clone.parent.glob("*.whl")
     return found
 
 
 @pytest.fixture(scope="module")
 def site(wheel, tmp_path_factory):
-    """The packages of an environment that has the wheel and a package called `agents`, as openai-agents is."""
+    """The packages of an environment in which the wheel is installed, and a package `agents`, as openai-agents is."""
     folder = tmp_path_factory.mktemp("environment") / "site"
-    zipfile.ZipFile(wheel).extractall(folder)
+    run_pip("install", "--no-index", "--no-compile", "--target", folder, wheel)
     (folder / "agents").mkdir()
     (folder / "agents" / "__init__.py").write_text("class Agent: pass\n")
     return folder
@@ -135,10 +130,15 @@ def test_the_wheel_compares_outside_the_clone_beside_packages_of_the_same_names(
     done = run_outside(site, tmp_path, "program.py")
     assert done.returncode == 0, done.stderr
     assert "mean JCT, ratio to fifo:" in done.stdout
-    assert done.stdout.splitlines()[-1] == f"{version('murmuration')} bids-64"
+    assert done.stdout.splitlines()[-1] == f"{RELEASE} bids-64"
     listed = run_outside(site, tmp_path, "-m", "murmuration", "list", "network")
     assert "100g" in listed.stdout, listed.stderr
     assert (site / "agents" / "__init__.py").read_text() == "class Agent: pass\n"
+
+
+def test_the_installed_command_says_its_version(site, tmp_path):
+    assert run_outside(site, tmp_path, "-m", "murmuration", "--version").stdout == f"{RELEASE}\n"
+    assert run_outside(site, tmp_path, site / "bin" / "murmuration", "--version").stdout == f"{RELEASE}\n"
 
 
 def test_another_package_that_is_loaded_already_is_named_in_one_line(site, tmp_path):

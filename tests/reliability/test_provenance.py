@@ -102,12 +102,7 @@ def test_a_strangers_run_is_repeated_with_classes_of_the_registry_only(start, co
 
 @pytest.mark.parametrize(
     ("damaged", "content"),
-    [
-        ("provenance.json", b"[]"),
-        (".hydra/config.yaml", b"\xff\xfe{"),
-        ("results.json", b"[]"),
-        ("results.json", None),
-    ],
+    [("provenance.json", b"[]"), (".hydra/config.yaml", b"\xff\xfe{"), ("results.json", b"[]"), ("results.json", None)],
 )
 def test_a_damaged_folder_is_one_line(start, compared, capsys, damaged, content, monkeypatch):
     """The comparison itself is left out: only what is read from the folder matters."""
@@ -121,12 +116,7 @@ def test_a_damaged_folder_is_one_line(start, compared, capsys, damaged, content,
 
 @pytest.mark.parametrize(
     ("how", "known"),
-    [
-        ("another value", True),
-        ("another value", False),
-        ("truncated at a line", False),
-        ("of another run", True),
-    ],
+    [("another value", True), ("another value", False), ("truncated at a line", False), ("of another run", True)],
 )
 def test_a_config_that_has_changed_is_refused(start, compared, capsys, how, known):
     """What it lacks would take the defaults of today, and another value would give another run."""

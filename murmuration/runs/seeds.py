@@ -3,14 +3,12 @@
 import multiprocessing
 import os
 import queue
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import connection
 from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from murmuration.config.descriptions import SeedRun, TrainingRun
 from murmuration.config.provenance import add_provenance, checkpoint_hashes
 from murmuration.runs.comparing import compare_and_report
 from murmuration.runs.curves import write_learning_curves
+from murmuration.runs.dependence import depend_on_parent
 from murmuration.runs.policies import load_policies, seed_folders
 from murmuration.runs.spreading import find_spread, spread_over_ray
 from murmuration.runs.training import build_trainer, train_seed
@@ -209,20 +208,6 @@ def show_reports(reports: "queue.Queue[tuple[int, str, tuple[Any, ...]]]", board
         except queue.Empty:
             return
         getattr(boards[seed], what)(*values)
-
-
-def depend_on_parent() -> None:
-    """Leave Ctrl-C to the first process, which then ends the others; end with it, even where it was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "this is the first process"
-    threading.Thread(target=end_after, args=(parent.sentinel,), daemon=True).start()
-
-
-def end_after(sentinel: int) -> None:
-    """Wait until a process has ended, then end this one without delay."""
-    connection.wait([sentinel])
-    os._exit(1)
 
 
 def train_apart(

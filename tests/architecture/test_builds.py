@@ -89,16 +89,7 @@ def test_a_tuning_builds_its_scheduler_at_both_ends_of_every_range(name):
     assert tuning.reference in list_choices("scheduler")
 
 
-@pytest.mark.parametrize("name", list_choices("task"))
-def test_a_task_builds(name):
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        cfg = compose(config_name="compare", overrides=[f"task={name}"])
-    if name == "none":
-        assert cfg.task is None
-    else:
-        assert build_object(as_component(cfg.task)).name == name
-
-
 def test_no_group_is_left_out():
+    """Tasks are built by tests/unit/records/test_tasks.py."""
     groups = {path.name for path in CONF.iterdir() if path.is_dir()}
     assert groups == {*BUILT_BARE, "network", "task", "workload", "experiment", "tuning"}

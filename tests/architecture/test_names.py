@@ -211,11 +211,8 @@ def test_words_with_one_meaning_name_nothing_else(trees):
     ("source", "found"),
     [
         ("def f(plan: OpenRound): pass", ["a.py:1 plan: OpenRound"]),
-        ("plans: list[Gpus] = []", ["a.py:1 plans: list[Gpus]"]),
         ("self.market: Prices = 0", ["a.py:1 market: Prices"]),
         ("def f(plan: ExecutionPlan | None, plans: int = 4): pass", []),
-        ("market: StarlingMarket", []),
-        ("draft: Gpus = 0\ndef f(plan): pass", []),
     ],
 )
 def test_another_meaning_of_a_word_is_seen(source, found):
@@ -243,16 +240,11 @@ def test_every_allow_list_entry_has_a_reason_and_a_retired_word():
 @pytest.mark.parametrize(
     ("first", "second", "shared"),
     [
-        ("class World: pass", "class World: pass", ["World"]),
-        ("def grow(): pass", "async def grow(): pass", ["grow"]),
-        ("class Rubick: pass", "def Rubick(): pass", ["Rubick"]),
+        ("class Rubick: pass", "async def Rubick(): pass", ["Rubick"]),
         ("Records = list[int]", "class Records: pass", ["Records"]),
         ("__all__ = ['DAY']\nDAY = 1", "DAY: int = 1", ["DAY"]),
-        ("DAY = 1", "DAY = 1", []),
-        ("def _grow(): pass", "def _grow(): pass", []),
-        ("class A:\n    def schedule(self): pass", "class B:\n    def schedule(self): pass", []),
-        ("from b import World", "class World: pass", []),
-        ("def f():\n    def play(): pass", "def play(): pass", []),
+        ("DAY = 1\ndef _grow(): pass", "DAY = 1\ndef _grow(): pass", []),
+        ("from b import World\nclass A:\n    def play(self): pass", "class World: pass\ndef play(): pass", []),
     ],
 )
 def test_a_shared_name_is_seen(first, second, shared):
@@ -263,17 +255,11 @@ def test_a_shared_name_is_seen(first, second, shared):
 @pytest.mark.parametrize(
     ("identifier", "found"),
     [
-        ("wish", ["wish"]),
-        ("num_abandoned", ["abandoned"]),
-        ("TwoSpeeds", ["speeds"]),
         ("rate_among_neighbours", ["rate", "neighbours"]),
         ("HOST_MEMORY", ["host"]),
         ("GPUKind", ["kind"]),
         ("server0", ["server"]),
-        ("speedup", []),
-        ("generate", []),
-        ("throughput", []),
-        ("space", []),
+        ("speedup_of_space", []),
     ],
 )
 def test_a_retired_word_is_found_in_an_identifier(identifier, found):
@@ -283,20 +269,12 @@ def test_a_retired_word_is_found_in_an_identifier(identifier, found):
 @pytest.mark.parametrize(
     "source",
     [
-        "def wish(): pass",
         "class Wish: pass",
-        "def f(wish): pass",
         "def f(*, wish=1): pass",
-        "lambda wish: 1",
-        "wish = 1",
-        "wish: int = 1",
-        "for wish in x: pass",
         "[1 for wish in x]",
         "self.wish = 1",
         "import allocation as wish",
         "try: pass\nexcept E as wish: pass",
-        "with x as wish: pass",
-        "(wish := 1)",
         "{'wish': 1}",
         "row['wish'] = 1",
         "np.dtype([('wish', np.int64)])",
@@ -306,9 +284,8 @@ def test_a_retired_word_is_seen_wherever_a_name_is_given(source):
     assert [found.rpartition(" ")[2].lower() for found in retired_words({"a.py": ast.parse(source)})] == ["wish"]
 
 
-@pytest.mark.parametrize("source", ["x.sort(kind='stable')", "print(parameter.kind)", "'wish'", "x['wish']"])
-def test_the_use_of_a_name_is_not_reported(source):
-    assert retired_words({"a.py": ast.parse(source)}) == []
+def test_the_use_of_a_name_is_not_reported():
+    assert retired_words({"a.py": ast.parse("x.sort(kind='stable'), print(parameter.kind), 'wish', x['wish']")}) == []
 
 
 def test_a_retired_word_in_the_name_of_a_file_or_folder_is_seen():

@@ -165,7 +165,6 @@ def test_the_paths_of_a_job_an_action_and_a_setting_are_those_of_the_code(pages,
     ("row", "found"),
     [
         ("| a | `envs/simulation/world/clock.py` | `events_now` |", []),
-        ("| a | `envs/simulation/clocks.py` | `events_now` |", ["envs/simulation/clocks.py events_now"]),
         ("| a | `envs/simulation/world/clock.py` | `State.log` |", ["envs/simulation/world/clock.py State.log"]),
         ("| a | `envs/simulation/world/state.py` | `State.log`, called by `SimulatedEpisode.result` |", []),
         (
@@ -206,15 +205,9 @@ def test_a_variable_named_like_a_module_is_no_pointer(repository):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("See `envs.simulation.Simulator`.", []),
-        ("See `envs.simulation.settle`.", ["envs.simulation.settle"]),
-        ("See `envs.types.NodeSpec.num_gpus`.", []),
-        ("See `envs.types.NodeSpec.num_cpus`.", ["envs.types.NodeSpec.num_cpus"]),
-        ("See `clock.events_now` and `numpy.array`.", []),
-        ("See `clock.absent`.", ["clock.absent"]),
-        ("See `docs/world.md` and `envs/simulation/`.", []),
-        ("See `docs/word.md`.", ["docs/word.md"]),
-        ("See `docs/`, `docs/absent/` and `output.csv` of a run.", ["docs/absent/"]),
+        ("See `envs.types.NodeSpec.num_gpus` and `envs.types.NodeSpec.num_cpus`.", ["envs.types.NodeSpec.num_cpus"]),
+        ("See `clock.events_now`, `numpy.array` and `clock.absent`.", ["clock.absent"]),
+        ("See `docs/`, `docs/absent/`, `docs/word.md` and `output.csv`.", ["docs/absent/", "docs/word.md"]),
         ("A plain `word`, `samples/s`, `x.y` and a folder `output/` of a run.", []),
     ],
 )

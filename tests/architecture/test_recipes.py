@@ -177,7 +177,7 @@ def test_a_run_of_the_method_goes_on_where_it_stopped(build, tmp_path):
     )
 
     def run(name, iterations):
-        length = replace(settings, iterations=iterations)
+        length = replace(settings, iterations=iterations, picture_every=0)
         return Trainer(problem_of(), length, {}, tmp_path / name, 0, Quiet()).run()
 
     whole = run("whole", 4)

@@ -103,12 +103,9 @@ def test_a_file_that_is_changed_itself_runs_as_a_whole(made_up):
 @pytest.mark.parametrize(
     ("changed", "path"),
     [
-        ("baselines/tiresias.py", "tests/golden/test_tiresias.py"),
         ("baselines/starling/decide.py", "tests/golden/test_starling.py"),
         ("agents/networks/option_scorer.py", "tests/unit/agents/test_option_networks.py"),
-        ("agents/networks/job_priority.py", "tests/unit/agents/test_job_priority.py"),
         ("envs/workloads/readers/philly.py", "tests/unit/workloads/test_philly_raw.py"),
-        ("deployment/bridge.py", "tests/unit/deployment/test_bridge.py"),
         ("scripts/tune.py", "tests/unit/runs/test_tune_and_sweep.py"),
         ("conf/task/full-64.yaml", "tests/unit/records/test_tasks.py"),
         ("tests/golden/playground.py", "tests/golden/test_las.py"),

@@ -47,7 +47,6 @@ def test_files_are_written_as_a_whole(trees):
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("path.write_text(x)", ["1 write_text"]),
         ("frame.to_csv(path)", ["1 to_csv"]),
         ("write_whole(path, frame.to_csv(index=False))", []),
         ("zipfile.ZipFile(part, 'w')", ["1 ZipFile"]),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig
 
+from baselines.hesrpt import HeSrpt
 from baselines.planner import RolloutPlanner
 from envs.scheduling import Scheduler
 from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
@@ -32,10 +33,11 @@ def composed() -> DictConfig:
         return compose(overrides=[f"+scheduler@{name}={name}" for name in FILES])
 
 
-# Planners try fewer candidates than by default: a search of any length takes the same paths.
+# Planners try fewer candidates than by default, and ask one scheduler for proposals: a search takes the same paths.
+ONE = [HeSrpt()]
 SHORT: dict[str, dict[str, object]] = {
-    "planner": {"rollouts": 4},
-    "oracle": {"planner": RolloutPlanner(rollouts=4, rounds=None, margin=0.0, restart_weight=1.0)},
+    "planner": {"rollouts": 4, "rounds": 5, "proposers": ONE},
+    "oracle": {"planner": RolloutPlanner(rollouts=2, rounds=None, margin=0.0, proposers=ONE, restart_weight=1.0)},
 }
 
 
@@ -79,7 +81,7 @@ def test_it_is_a_scheduler_and_declares_what_it_assumes(name):
 
 
 @every_scheduler
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data(), cluster=clusters, scenario=scenarios, seed=st.integers(0, 3))
 def test_runs_are_valid_and_end(name, data, cluster, scenario, seed):
     """Capacity holds, every job finishes with exactly its work, and the log agrees with the declarations."""
@@ -98,7 +100,7 @@ def test_runs_are_valid_and_end(name, data, cluster, scenario, seed):
 
 
 @every_scheduler
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(data=st.data(), cluster=clusters, scenario=scenarios, seed=st.integers(0, 3))
 def test_the_same_seed_gives_the_same_run(name, data, cluster, scenario, seed):
     workload = data.draw(workloads(CLUSTERS[cluster]))
@@ -112,7 +114,7 @@ def test_the_same_seed_gives_the_same_run(name, data, cluster, scenario, seed):
 
 
 @every_scheduler
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(data=st.data(), scenario=scenarios)
 def test_names_and_tenants_change_nothing(name, data, scenario):
     workload = data.draw(workloads(CLUSTERS["mixed"]))
@@ -146,7 +148,7 @@ def test_without_information_it_runs_or_raises_a_one_line_error(name):
 
 
 @every_scheduler
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(data=st.data(), scenario=scenarios, seed=st.integers(0, 3))
 def test_estimates_are_enough(name, data, scenario, seed):
     """Runs with noisy estimates of the remaining work are valid."""

@@ -15,7 +15,7 @@ from tests.conformance.audit import check_run
 from tests.conformance.test_schedulers import NAMES, SCHEDULERS
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 
-WORLDS = 8  # seeds for each scheduler
+WORLDS = 4  # seeds for each scheduler
 GPU_TYPES = ("new", "old", "small")
 
 

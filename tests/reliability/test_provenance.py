@@ -100,8 +100,10 @@ def test_a_strangers_run_is_repeated_with_classes_of_the_registry_only(start, co
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize("damaged", ["provenance.json", ".hydra/config.yaml", "results.json"])
-@pytest.mark.parametrize("content", [b"[]", b"\xff\xfe{", None])
+@pytest.mark.parametrize(
+    ("damaged", "content"),
+    [("provenance.json", b"[]"), (".hydra/config.yaml", b"\xff\xfe{"), ("results.json", b"[]"), ("results.json", None)],
+)
 def test_a_damaged_folder_is_one_line(start, compared, capsys, damaged, content, monkeypatch):
     """The comparison itself is left out: only what is read from the folder matters."""
     monkeypatch.setattr("murmuration.runs.repeat.compare_and_report", lambda *_: None)
@@ -112,8 +114,10 @@ def test_a_damaged_folder_is_one_line(start, compared, capsys, damaged, content,
     assert err.startswith("error: ")
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["provenance", "no provenance"])
-@pytest.mark.parametrize("how", ["another value", "truncated at a line", "of another run"])
+@pytest.mark.parametrize(
+    ("how", "known"),
+    [("another value", True), ("another value", False), ("truncated at a line", False), ("of another run", True)],
+)
 def test_a_config_that_has_changed_is_refused(start, compared, capsys, how, known):
     """What it lacks would take the defaults of today, and another value would give another run."""
     path = compared / ".hydra" / "config.yaml"

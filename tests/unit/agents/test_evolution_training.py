@@ -347,6 +347,7 @@ def test_the_objective_of_a_user_decides_what_is_climbed_and_which_checkpoint_is
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # training on Ray: tests/reliability/test_cluster.py
 def test_on_ray_the_same_weights_come_out(tmp_path: Path) -> None:
     """Torch's last bits depend on how many episodes share a forward pass; with six bids no decision here does."""
     local = LocalTraining(fixed_batches(SETTINGS), EvolutionConfig)

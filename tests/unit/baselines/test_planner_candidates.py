@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from baselines.hesrpt import HeSrpt
 from baselines.planner import OraclePlanner, RolloutPlanner
 from baselines.planner.changes import LocalChanges
 from baselines.planner.rollouts import prolong_restarts
@@ -134,12 +135,12 @@ def test_without_a_budget_it_is_starling_in_random_worlds(planner):
 def test_all_jobs_end_and_the_seed_decides():
     """Hidden and estimated work, failures, cores, memory and contention; the oracle too."""
     played, changed, ended = 0, 0, 0
-    for seed in range(200, 207):
+    for seed in range(209, 219):
         world = random_world(seed)
         expected = result_of(Starling(), world)
         if expected is None:
             continue
-        planner = RolloutPlanner(rollouts=6, rounds=20, margin=0.0)
+        planner = RolloutPlanner(rollouts=6, rounds=20, margin=0.0, proposers=[HeSrpt()])
         one, two = (result_of(planner, world) for _ in range(2))
         assert one is not None
         assert two is not None
@@ -147,7 +148,7 @@ def test_all_jobs_end_and_the_seed_decides():
         if one.end_time < world.setup.scenario.horizon and not one.why_cut_short:
             assert one.finished.all(), world.name
             ended += 1
-        assert result_of(OraclePlanner(RolloutPlanner(rollouts=6)), world) is not None
+        assert result_of(OraclePlanner(RolloutPlanner(rollouts=2)), world) is not None
         played += 1
         changed += one.log != expected.log
     assert played > 3
@@ -169,11 +170,11 @@ def test_a_planner_that_knows_the_future_is_never_behind_its_base():
     The planner that continues with another scheduler has no such guarantee.
     """
     compared, better = 0, 0
-    for seed in range(300, 312):
+    for seed in range(300, 308):
         world = random_world(seed)
         expected = job_seconds(Starling(batch="usual"), world)
         found = job_seconds(
-            OraclePlanner(RolloutPlanner(Starling(batch="usual"), 6, rounds=None, margin=0.0, restart_weight=1.0)),
+            OraclePlanner(RolloutPlanner(Starling(batch="usual"), 4, rounds=None, margin=0.0, restart_weight=1.0)),
             world,
         )
         if expected is not None and found is not None:

@@ -32,8 +32,8 @@ def sleeper(run):
     return [*map(str, words), str(run.spec.work), str(SCALE * run.placement.num_gpus**0.8), "0.0"]
 
 
-def begin(adapter, folder, clock, owner=OWNER):
-    bridge = Bridge(adapter, owner, SETUP, JOBS, sleeper, folder, RULES, clock)
+def begin(adapter, folder, clock, owner=OWNER, jobs=JOBS):
+    bridge = Bridge(adapter, owner, SETUP, jobs, sleeper, folder, RULES, clock)
     return bridge, LocalScheduler(Srtf(), Mirror(SETUP, ["any"]), np.random.default_rng(0))
 
 
@@ -108,7 +108,7 @@ def test_bridges_that_miss_each_others_claims_leave_each_others_tasks_alone(test
     plays = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        plays.append(begin(adapter, tmp_path / name, SteadyClock(SCALE), f"root.{name}-0"))
+        plays.append(begin(adapter, tmp_path / name, SteadyClock(SCALE), f"root.{name}-0", JOBS[:4]))
 
     def step():
         for bridge, scheduler in plays:

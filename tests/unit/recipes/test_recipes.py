@@ -49,7 +49,9 @@ def run_recipe(name, iterations, folder, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if name == "rllib_ppo" else []) for name in RECIPES]
+)
 def test_a_recipe_trains(name, tmp_path, monkeypatch, capsys):
     """Two iterations, started in another folder, print two mean JCTs that differ."""
     pytest.importorskip(RECIPES[name], reason=f"needs {RECIPES[name]}, see docs/recipes.md")

@@ -42,6 +42,8 @@ def composed(*options, schedulers="[]"):
 def test_a_task_has_the_hash_that_its_file_names(name):
     check = check_task(name)
     assert check.agrees, check.describe()
+    assert check.task.name == name
+    assert sorted(check.task.hashes) == list(range(1, check.task.version + 1))
 
 
 @pytest.mark.real_data
@@ -53,8 +55,8 @@ def test_a_task_from_a_trace_has_the_hash_that_its_file_names(name, real_data, m
     assert check.agrees, check.describe()
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_task_says_its_name_and_keeps_its_earlier_hashes(name):
+@pytest.mark.parametrize("name", FROM_TRACES)
+def test_a_task_from_a_trace_says_its_name_and_keeps_its_earlier_hashes(name):
     task = describe_problem(composed(f"task={name}")).task
     assert task is not None
     assert task.name == name

@@ -14,8 +14,9 @@ import pytest
 
 from agents.terminal import ProgressListener
 from envs.types import MurmurationError
-from murmuration.runs.seeds import depend_on_parent, train_at_once
-from tests.reliability.faulty import end_process, ignore_interrupts, wait_in
+from murmuration.runs.dependence import depend_on_parent
+from murmuration.runs.seeds import train_at_once
+from tests.reliability.faulty import end_process, wait_in
 from tests.unit.runs.test_scripts import SCRIPTS
 from tests.unit.scripts.test_training_scripts import run_here
 
@@ -30,7 +31,7 @@ SMALL = (
         "workload.num_jobs=10",
     ),
     *("evaluate=false", "seeds=2", "trainer.num_validation=2", "trainer.method.num_workloads=2"),
-    *("trainer.method.group_size=2", "hydra.run.dir=made"),
+    *("trainer.method.group_size=2", "trainer.picture_every=0", "hydra.run.dir=made"),
 )
 SHORT = ("trainer.iterations=2", "trainer.validate_every=1")
 
@@ -76,7 +77,6 @@ def test_seeds_on_ray_reach_what_they_reach_in_turn(tmp_path, in_turn):
 
 def test_a_seed_whose_process_dies_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr("murmuration.runs.seeds.train_apart", end_process)
-    monkeypatch.setattr("murmuration.runs.seeds.depend_on_parent", ignore_interrupts)  # loads no torch
     said = "^seeds: a process that trained a seed has died.* go on with resume="
     with pytest.raises(MurmurationError, match=said) as error, ProgressListener() as listener:
         train_at_once({0: (cast(Any, None), tmp_path)}, {}, 1, listener)
@@ -101,7 +101,6 @@ def lives(process):
 
 def test_an_interrupt_ends_the_process_of_a_seed(tmp_path, monkeypatch):
     monkeypatch.setattr("murmuration.runs.seeds.train_apart", wait_in)
-    monkeypatch.setattr("murmuration.runs.seeds.depend_on_parent", ignore_interrupts)
 
     def interrupt():
         wait_until((tmp_path / "waits").exists)

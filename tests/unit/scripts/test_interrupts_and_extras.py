@@ -34,7 +34,7 @@ def without(tmp_path):
 @pytest.mark.parametrize(
     ("script", "module", "arguments"),
     [
-        ("train", "ray", ["scheduler=fifo"]),
+        pytest.param("train", "ray", ["scheduler=fifo"], marks=pytest.mark.exhaustive),
         ("evaluate", "torch", ["scheduler=fifo", "checkpoint=."]),
     ],
 )

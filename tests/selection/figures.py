@@ -57,7 +57,7 @@ def words_in(texts: Mapping[str, str]) -> int:
 
 def places_of_settings(texts: Mapping[str, str]) -> float:
     """The mean number of files in which one of the `COUNTED` settings is declared; all primary configs are one."""
-    found = {key: set() for key in COUNTED}
+    found: dict[str, set[str]] = {key: set() for key in COUNTED}
     for path, text in texts.items():
         if DECLARED.match(path):
             for key in COUNTED:

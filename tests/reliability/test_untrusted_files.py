@@ -303,6 +303,7 @@ def test_the_network_class_comes_from_the_registry(saved, tmp_path, monkeypatch)
     assert "stranger" not in sys.modules
     assert OptionCheckpoint.load(saved, networks=["stranger.Net"]).blueprint.target == "stranger.Net"
     assert mark.exists()
+    del sys.modules["stranger"]  # other tests attack by a module of this name
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

@@ -15,7 +15,7 @@ LEFT_OUT = ROOT / "scripts" / "papers"  # scripts/reproduce.py says that it need
 # Of each folder, the files that belong into a wheel. Records of results (baselines/records) are left out.
 COPIED = {
     **dict.fromkeys(
-        ("envs", "agents", "baselines", "deployment"), ("**/*.py", "py.typed", "**/tables/*", "**/static/*")
+        ("envs", "agents", "baselines", "deployment"), ("**/*.py", "py.typed", "**/tables/**/*", "**/static/*")
     ),
     "scripts": ("**/*.py",),
     "conf": ("**/*.yaml",),
@@ -36,7 +36,7 @@ class NestedBuild(build_py):
             return
         for folder, patterns in COPIED.items():
             for path in sorted(path for pattern in patterns for path in (ROOT / folder).glob(pattern)):
-                if LEFT_OUT in path.parents:
+                if LEFT_OUT in path.parents or path.is_dir():
                     continue
                 target = Path(self.build_lib, "murmuration", "clone", path.relative_to(ROOT))
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Compare the performance model with measurements that it was not fitted to: errors, predictions.csv and plots.
 
 python scripts/validate_performance.py data=<folder with profiles/>
-python scripts/validate_performance.py seed=3
-python scripts/validate_performance.py parts=pairs
+python scripts/validate_performance.py parts=pairs seed=3
+python scripts/validate_performance.py parts=held_out
 """
 
 from pathlib import Path
@@ -12,9 +12,11 @@ from launch import command
 # isort: split
 from envs.evaluation.files import write_frame
 from experiments.performance.contention import fitted_contention, read_deepshare
+from experiments.performance.held_out import validate_held_out
 from experiments.performance.plot import plot_protocols
 from experiments.performance.predictions import summarise_errors, validate_performance
 from experiments.performance.report import describe_model
+from experiments.performance.reproduction import keep_and_print
 from experiments.performance.sharing import validate_pairs
 from murmuration.config.describe import describe_validation
 from murmuration.config.descriptions import ValidationRun
@@ -27,10 +29,9 @@ def main(run: ValidationRun, folder: Path) -> None:
     if "throughputs" in run.parts:
         print_throughputs(run, folder)
     if "pairs" in run.parts:
-        predictions, report = validate_pairs(run.data, seed=run.seed)
-        write_frame(folder / "pairs.csv", predictions)
-        for title, frame in report.tables:
-            print_frame(title, frame, digits=3)
+        keep_and_print(validate_pairs(run.data, seed=run.seed), folder / "pairs.csv", digits=3)
+    if "held_out" in run.parts:
+        keep_and_print(validate_held_out(), folder / "held_out.csv", digits=0)
 
 
 def print_throughputs(run: ValidationRun, folder: Path) -> None:

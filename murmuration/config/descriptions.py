@@ -209,7 +209,7 @@ class SoakRun(SoakSettings):
     """scripts/soak.py."""
 
 
-VALIDATED_PARTS = ("throughputs", "pairs")
+VALIDATED_PARTS = ("throughputs", "pairs", "held_out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,11 @@
 """The configuration of each script composes, and no file of conf/ restates what it inherits (see also test_builds)."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+from murmuration.config.choices import CONF  # registers the settings of commands
 
 
 def script_configs(conf):

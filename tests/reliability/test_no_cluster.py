@@ -63,10 +63,9 @@ def test_a_local_ray_is_reached_from_this_machine_only_and_its_death_is_one_line
     ended = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, timeout=600)
     assert ended.stderr.splitlines() == [DIED]
     assert ended.returncode == 1
-    started, remote, places = ended.stdout.splitlines()
-    assert started.startswith("joined Ray: 1 node")
-    assert remote == "True 0"
-    assert places == str(LOOPBACK)
+    said = ended.stdout.splitlines()  # Ray may print what its processes logged
+    assert any(line.startswith("joined Ray: 1 node") for line in said)
+    assert {"True 0", str(LOOPBACK)} <= {*said}
 
 
 @pytest.mark.parametrize("address", ["local", "auto", "RAY_ADDRESS", None])

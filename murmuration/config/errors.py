@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from hydra import errors
 from omegaconf import DictConfig
@@ -28,6 +29,8 @@ NO_ROOM = (
     errno.EIO,
 )  # errors of the operating system, not of the code
 AGAIN = 3.0  # seconds until an interrupt that did not arrive is raised again
+SOON = 0.05  # seconds until one that could not be raised is tried again
+ANSWERS_TO_COMPILER = "_raw_object_cache_"  # how the names of llvmlite's functions begin that LLVM calls
 LONGEST = 1400  # characters of a line, whose end says what to do
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
 INSTALL_LEARN = "pip install 'murmuration[learn]'" if IN_WHEEL else "pip install -c constraints.txt -e '.[learn]'"
@@ -89,18 +92,22 @@ def interrupt_on_termination() -> None:
     """Treat SIGTERM, which Slurm and Docker send, like Ctrl-C, and repeat an interrupt that was lost.
 
     A library in C may clear an error that comes while it looks for an attribute: NumPy does, for example, where it
-    compares an array with a member of an enumeration. So an interrupt is raised again until it is on its way out.
-    Nothing in a thread, and for signals that are ignored.
+    compares an array with a member of an enumeration. So an interrupt is raised again until it is on its way out. It
+    waits while Python answers the compiler, which would crash without an answer. Nothing in a thread, and for signals
+    that are ignored.
     """
 
-    def interrupt(number: int, frame: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, AGAIN)
-        raise KeyboardInterrupt
-
-    def repeat(number: int, frame: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, AGAIN)
-        if not comes_of_interrupt(sys.exc_info()[1]):
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        waits = answers_compiler(frame)
+        signal.setitimer(signal.ITIMER_REAL, SOON if waits else AGAIN)
+        if not waits:
             raise KeyboardInterrupt
+
+    def repeat(number: int, frame: FrameType | None) -> None:
+        if comes_of_interrupt(sys.exc_info()[1]):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        else:
+            interrupt(number, frame)
 
     if threading.current_thread() is not threading.main_thread():
         return
@@ -108,6 +115,15 @@ def interrupt_on_termination() -> None:
         if signal.getsignal(each) is not signal.SIG_IGN:
             signal.signal(each, interrupt)
             signal.signal(signal.SIGALRM, repeat)
+
+
+def answers_compiler(frame: FrameType | None) -> bool:
+    """Whether a function is running that LLVM has called."""
+    while frame is not None:
+        if frame.f_code.co_name.startswith(ANSWERS_TO_COMPILER):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def comes_of_interrupt(error: BaseException | None) -> KeyboardInterrupt | None:

@@ -77,7 +77,10 @@ def test_missing_data_is_a_one_line_error(run):
 def test_an_unknown_part_is_a_one_line_error(run):
     done = run("parts=pair")
     assert done.returncode == 2
-    assert done.stderr == "error: parts=pair: no such part, did you mean pairs?; there are: all, throughputs, pairs\n"
+    assert (
+        done.stderr
+        == "error: parts=pair: no such part, did you mean pairs?; there are: all, throughputs, pairs, held_out\n"
+    )
 
 
 def test_a_wrong_folder_is_a_one_line_error(run, tmp_path):

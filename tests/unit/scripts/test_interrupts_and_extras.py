@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from murmuration.config.errors import ChoiceError, explain_error, explain_missing_extra
+from murmuration.config.errors import ChoiceError, explain_error, explain_missing_extra, interrupt_on_termination
 from murmuration.runs.comparing import resumable
 from tests.unit.scripts.test_training_scripts import SCRIPTS, TINY, one_line, run, run_here
 
@@ -105,3 +105,23 @@ def test_the_command_that_ctrl_c_prints_resumes_the_run(tmp_path):
     assert done.returncode == 0, done.stderr
     assert f"resumed after iteration {reached}" in done.stdout
     assert json.loads((folder / "state.json").read_text())["iteration"] == reached + 1
+
+
+def test_an_interrupt_waits_until_the_compiler_has_its_answer():
+    """LLVM calls a function of llvmlite; without its result the process would crash."""
+    answered = False
+
+    def _raw_object_cache_getbuffer():
+        nonlocal answered
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        answered = True
+
+    def compile_and_wait():
+        _raw_object_cache_getbuffer()
+        time.sleep(5.0)
+
+    interrupt_on_termination()
+    with pytest.raises(KeyboardInterrupt):
+        compile_and_wait()
+    assert answered

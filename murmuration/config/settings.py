@@ -76,10 +76,16 @@ class Trusted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayedEpisodes:
-    """The episodes of a run that plays schedulers."""
+class ChosenSplit:
+    """The part of a workload source."""
 
     split: Text | None = setting(None, "of the workload source; null: the source's default for evaluation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedEpisodes(ChosenSplit):
+    """The episodes of a run that plays schedulers."""
+
     episodes: Count | None = setting(None, "number of episodes of the split to play, the first ones; null: all")
 
 
@@ -162,24 +168,27 @@ class EvaluatedEpisodes(Referred):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationSettings:
-    """Of scripts/evaluate.py."""
+class SampledActions:
+    """How a policy acts."""
 
-    checkpoint: Text = setting(REQUIRED_VALUE, "folder of a training run or of one of its checkpoints")
     sampled: Switch | None = setting(
         None, "true: draw actions from the policy; false: take the most likely ones; null: as its training validated it"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings(SampledActions):
+    """Of scripts/evaluate.py."""
+
+    checkpoint: Text = setting(REQUIRED_VALUE, "folder of a training run or of one of its checkpoints")
     seeds: Count | None = setting(None, "number of training seeds of the run, the first ones; null: all that it has")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActorSettings:
+class ActorSettings(SampledActions):
     """Of a run of one scheduler or policy."""
 
     checkpoint: Text = setting("", "folder of a training run or of one of its checkpoints, to take its policy instead")
-    sampled: Switch | None = setting(
-        None, "true: draw actions from the policy; false: take the most likely ones; null: as its training validated it"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,10 +247,9 @@ class ShadowSettings(ActorSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilmSettings(ActorSettings):
+class FilmSettings(ActorSettings, ChosenSplit):
     """Of scripts/film.py."""
 
-    split: Text | None = setting(None, "of the workload source; null: the source's default for evaluation")
     episode: Seed = setting(0, "place of the episode in the split")
     film: Text = setting("episode.gif", "name of the film in the run's folder; it ends with .gif or .mp4")
     frames: Count = setting(150, "number of pictures, evenly spaced in simulated time")

@@ -1,1 +1,1 @@
-"""What is known of the world: beliefs about throughputs, and predictions of what is left of jobs."""
+"""Beliefs about throughputs, and predictions of the remaining work of jobs."""

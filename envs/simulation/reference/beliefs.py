@@ -1,4 +1,4 @@
-"""What schedulers of the reference engine are told of throughputs that they must find out: `docs/world.md`.
+"""Beliefs about throughputs that schedulers of the reference engine must find out: `docs/world.md`.
 
 All samples are kept in a list, in the order in which they were taken, and all beliefs follow from this list alone.
 """
@@ -22,7 +22,7 @@ LEAST, MOST = 1e-12, 1e15  # samples/s of a belief
 
 
 class Sighting(NamedTuple):
-    """What a running job shows of itself: its GPUs of one type, nodes, and the job beside it that shows itself too."""
+    """A running job as it is observed: its GPUs of one type, its nodes, and the observed job beside it."""
 
     job: JobId
     gpu_type: int
@@ -152,7 +152,7 @@ class ReferenceBeliefs:
         return [name for name in self.setup.performance.models if name == without_draw(name)]
 
     def _fit(self, model: str) -> ThroughputFit:
-        """What the estimator makes of the curves of all other models."""
+        """The prior that the estimator forms from the curves of all other models."""
         if model not in self.fits:
             every = self._all_models()
             known = dict(zip(every, ask_alone(self.setup, every, self.truth.size), strict=True))

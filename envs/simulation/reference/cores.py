@@ -17,7 +17,7 @@ ENOUGH = 1 - 1e-12  # fraction of a throughput that counts as all of it
 
 
 class CoresAndMemory:
-    """What models keep of their throughput with few cores and little memory, at the points of a grid.
+    """The share of its throughput that a model keeps with few cores and little memory, at the points of a grid.
 
     Args:
         setup: without shared cores and memory, they have no effect.

@@ -15,7 +15,7 @@ SHORTEST: Seconds = 1e-3  # no run time is predicted to be shorter
 
 
 class ReferencePredictions:
-    """What the setup's predictor says of the jobs of one episode.
+    """The predictions of the setup's predictor for the jobs of one episode.
 
     It is asked with all facts anew whenever a job was submitted or has ended, also if it could follow an episode.
 
@@ -56,7 +56,7 @@ class ReferencePredictions:
         return [seconds * self.throughputs[job] for seconds in self.run_times.get(job, [0.0] * NUM_OUTCOMES)]
 
     def left(self, job: JobId, done: Samples) -> list[Samples]:
-        """What is left of these amounts; a job that has outlived them all needs as much again."""
+        """The remaining part of these amounts; a job that has outlived them all needs as much again."""
         return [work - done for work in self.work(job) if work > done] or [done]
 
     def outcomes_left(self, job: JobId, done: Samples) -> FloatArray:

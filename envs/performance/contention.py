@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from envs.performance.zoo import model_profile, zoo_name
+from envs.performance.zoo import architecture, model_profile
 from envs.types import FloatArray, PerformanceError
 
 Mode = Literal["off", "measured", "worst_case", "max_min"]
@@ -123,7 +123,7 @@ def stage_profile(model: str, num_gpus: int = 1) -> StageProfile:
     Raises:
         PerformanceError: the model is unknown.
     """
-    name = zoo_name(model)
+    name = architecture(model)
     row = _stages().get((name, 8 if num_gpus >= 8 else 1))
     if row is None:
         gpu = model_profile(name).gpu_share

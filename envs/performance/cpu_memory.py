@@ -20,7 +20,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from envs.performance.zoo import model_profile, zoo_name
+from envs.performance.zoo import architecture, model_profile, zoo_name
 from envs.types import FloatArray, Gigabytes, PerformanceError
 
 SENSITIVITY_GPU = "V100"  # the type on which the matrices were measured
@@ -89,9 +89,9 @@ def stand_in(model: str) -> str:
 
     The result is "" for models that are insensitive.
     """
-    profile = model_profile(model)
-    if profile.name in _tables() or profile.name in INSENSITIVE:
-        return "" if profile.name in INSENSITIVE else profile.name
+    profile, name = model_profile(model), architecture(model)
+    if name in _tables() or name in INSENSITIVE:
+        return "" if name in INSENSITIVE else name
     return {"image": "resnet50", "speech": "deepspeech2"}.get(profile.domain, "")
 
 

@@ -1,7 +1,6 @@
 """GPU types: datasheet figures."""
 
 import csv
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,14 +31,6 @@ class GpuType:
     def usable_gb(self) -> Gigabytes:
         """Memory that a job can fill."""
         return self.memory_gb * USABLE_MEMORY
-
-    @property
-    def performance_index(self) -> float:
-        """Geometric mean of single-precision peak and memory bandwidth.
-
-        Convolution and matrix kernels are bound by the peak, element-wise kernels by the bandwidth.
-        """
-        return math.sqrt(self.fp32_tflops * self.bandwidth_gb_s)
 
 
 @cache

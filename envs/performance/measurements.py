@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from envs.performance.concave import is_concave, pool_violators
+from envs.performance.concave import consistent, is_concave, pool_violators
 from envs.performance.fitted import fitted_parameters
 from envs.performance.gpus import find_gpu_type
 from envs.performance.step_time import Priors, StepPoints, StepTime, fit_step_time, surface_through
@@ -31,7 +31,10 @@ class Testbed:
 TESTBEDS: dict[str, Testbed] = {
     "gavel": Testbed(8, 1.25, "Narayanan et al., OSDI'20, simulation_throughputs.json; spread read as one GPU a node"),
     "elasticflow": Testbed(8, 100.0, "Gu et al., ASPLOS'23, A100 profiles; nodes inferred as the fewest of 8 GPUs"),
-    "pollux": Testbed(4, 6.25, "Qiao et al., OSDI'21, T4 profiles as published with ElasticFlow; nodes of 4 GPUs"),
+    "pollux": Testbed(4, 6.25, "Qiao et al., OSDI'21, artifact: T4 of AWS, nodes of 4 GPUs (Sia's placements-aws.csv)"),
+    "sia": Testbed(
+        8, 12.5, "Subramanya et al., SOSP'23, artifact: placements-dgx.csv (A100), placements-azure.csv (V100)"
+    ),
     "rubick": Testbed(
         8, 100.0, "Zhang et al., MLSys'25, artifact profiles; the best plan of each GPU and node count", 4
     ),
@@ -111,9 +114,19 @@ def points_to_steps(points: tuple[MeasuredPoint, ...]) -> StepPoints:
     )
 
 
+@cache
+def played_points(model: str, gpu_type: str) -> tuple[MeasuredPoint, ...]:
+    """Return the measured points that a curve passes through: those that do not contradict each other (`concave`)."""
+    points = measured_points()[model, gpu_type]
+    if not is_concave(model_profile(model)):
+        return points
+    keep = consistent(points_to_steps(points))
+    return tuple(point for point, kept in zip(points, keep.tolist(), strict=True) if kept)
+
+
 def fitted_steps(model: str, gpu_type: str) -> StepPoints:
     """Return the steps that a surface is fitted to: as measured, or pooled (`envs.performance.concave`)."""
-    points = measured_points()[model, gpu_type]
+    points = played_points(model, gpu_type)
     steps = points_to_steps(points)
     if not is_concave(model_profile(model)):
         return steps

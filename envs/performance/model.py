@@ -76,7 +76,7 @@ def throughput_sources(
 
     Returns:
         Pairs by the result of the performance model's `provenance(model, gpu_type)`, for example "measured" or
-        "scaled". All pairs are under "not stated" if the performance model has no such method.
+        "guessed". All pairs are under "not stated" if the performance model has no such method.
     """
     provenance = getattr(performance, "provenance", None)
     found: dict[str, list[str]] = {}

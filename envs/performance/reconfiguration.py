@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from envs.performance.zoo import model_profile, zoo_name
+from envs.performance.zoo import architecture, model_profile
 from envs.types import PerformanceError, Seconds
 
 SIA_BELIEVED: dict[str, Seconds] = {
@@ -122,7 +122,7 @@ class CostByTable:
 
     def seconds(self, model: str, *, first: bool = False) -> Seconds:
         """See `ReconfigurationCost.seconds`."""
-        name = zoo_name(model)
+        name = architecture(model)
         return 0.0 if first and not self.charge_first else self.table.get(name, self.other)
 
 

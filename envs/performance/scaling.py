@@ -1,16 +1,14 @@
 """Throughputs on GPU types that were not measured: the scaling rule and its error on the measured types.
 
-The rule: ln(throughput on a type) is linear in ln(index of the type), index = sqrt(single-precision peak x memory
-bandwidth). The slope is the model's own least-squares slope over the types on which it was measured, pulled towards the
-slope of all models together (`common_exponent`) with the weight of one more observation. The line goes through the
-measured type with the nearest index. Only computation is scaled: communication keeps its measured time, and so does the
-CPUs' share of a step (`ModelProfile.gpu_share`).
+The rule: ln(throughput on a type) is linear in ln(index of the type), index = sqrt(peak x memory bandwidth). The peak
+is that of the tensor cores in half precision, and in single precision for types without them, to which V100 connects.
+The slope is the model's own least-squares slope over the types on which it was measured, pulled towards the slope of
+all models together (`common_exponent`) with the weight of one more observation. The line goes through the measured type
+with the nearest index. Only computation is scaled: communication keeps its measured time, and so does the CPUs' share
+of a step (`ModelProfile.gpu_share`).
 
-The rule is our reconstruction, not published, and crude. If one measured type at a time is left out, half of the
-predictions are within a quarter of the measurement, and predictions for old types or CPU-bound models miss by a factor
-of two to four (`leave_one_type_out`). Predictions for types that no table here covers, above all H100, cannot be
-better. One check from outside agrees: on 39 configurations of language models, H100 was measured as 1.8 to 2.8 times,
-and at the median 2.2 times, as fast as A100; the rule says 2.3 (`experiments.performance.known.check_h100`).
+The rule is our reconstruction, not published, and crude: predictions for old types or CPU-bound models miss by a factor
+of two to four (`leave_one_type_out`). `docs/performance.md` compares it with sources that it was not fitted to.
 """
 
 import math
@@ -19,12 +17,13 @@ from functools import cache
 
 import numpy as np
 
-from envs.performance.gpus import GpuType, find_gpu_type
+from envs.performance.gpus import find_gpu_type
 from envs.performance.measurements import measured_surface, measured_types
 from envs.performance.step_time import StepTime
 from envs.performance.zoo import ModelProfile, zoo
 from envs.types import FloatArray
 
+LINK = "V100"  # both of its peaks are known, and models were measured on it and on types without tensor cores
 PULL = 1.0  # weight of the common slope beside a model's own, in units of squared ln(index)
 
 
@@ -45,8 +44,11 @@ class ScalingError:
 
 def log_index(gpu_type: str) -> float:
     """Return the natural logarithm of a GPU type's performance index."""
-    gpu: GpuType = find_gpu_type(gpu_type)
-    return math.log(gpu.performance_index)
+    gpu, link = find_gpu_type(gpu_type), find_gpu_type(LINK)
+    if not gpu.tensor_tflops:
+        return math.log(gpu.fp32_tflops * gpu.bandwidth_gb_s) / 2
+    faster = gpu.tensor_tflops * gpu.bandwidth_gb_s / (link.tensor_tflops * link.bandwidth_gb_s)
+    return math.log(link.fp32_tflops * link.bandwidth_gb_s * faster) / 2
 
 
 @cache
@@ -59,7 +61,9 @@ def one_gpu_throughput(model: str, gpu_type: str) -> float:
 
 @cache
 def common_exponent(without: str = "") -> float:
-    """Return the slope of all models together: least squares through the origin over all pairs of measured types.
+    """Return the slope of all models together, through the origin, over all pairs of measured types.
+
+    It is that of the least absolute deviations, since some models wait for their input on any GPU.
 
     Args:
         without: a GPU type to leave out.
@@ -73,7 +77,9 @@ def common_exponent(without: str = "") -> float:
                 across.append(log_index(second) - log_index(first))
                 faster.append(math.log(one_gpu_throughput(model, second) / one_gpu_throughput(model, first)))
     x, y = np.array(across), np.array(faster)
-    return float((x @ y) / (x @ x))
+    order = np.argsort(y / x)
+    weight = np.cumsum(np.abs(x)[order])
+    return float((y / x)[order][np.searchsorted(weight, weight[-1] / 2)])
 
 
 @cache

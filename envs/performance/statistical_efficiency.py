@@ -23,7 +23,7 @@ from importlib.resources import files
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from envs.performance.model import PerformanceModel
-from envs.performance.zoo import ModelProfile, batch_range, model_profile
+from envs.performance.zoo import ModelProfile, architecture, batch_range, model_profile, zoo
 from envs.types import PerformanceError
 
 EfficiencySetting = Literal["measured", "assumed", "every_sample"]
@@ -73,12 +73,13 @@ class NoiseScale(NamedTuple):
 def noise_scales() -> dict[str, NoiseScale]:
     """Read the measured noise scales by zoo name."""
     text = (files("envs.performance") / "tables" / "noise.csv").read_text(encoding="utf-8")
-    return {
+    measured = {
         row["model"]: NoiseScale(
             float(row["noise_scale"]), int(row["initial_batch"]), int(row["min_batch"]), int(row["max_batch"])
         )
         for row in csv.DictReader(text.splitlines())
     }
+    return {name: measured[architecture(name)] for name in zoo() if architecture(name) in measured}
 
 
 @runtime_checkable

@@ -10,9 +10,8 @@ import numpy as np
 from envs.performance.colocation import colocated_factor, colocation
 from envs.performance.concave import is_concave, slowest_so_far
 from envs.performance.cpu_memory import SENSITIVITY_GPU, sensitivity_of
-from envs.performance.envelope import monotone_envelope, node_grid
 from envs.performance.gpus import find_gpu_type, find_parts
-from envs.performance.measurements import measured_points, measured_types
+from envs.performance.measurements import measured_points, measured_types, played_points
 from envs.performance.memory_fit import fits_memory
 from envs.performance.model import check_nodes_have_gpus
 from envs.performance.planned import needs_plan_model, planned_throughput
@@ -24,7 +23,8 @@ from envs.types import Configuration, FloatArray, IntArray, PerformanceError
 FIRST_GPUS = 64  # size of a table when it is first built; it doubles when asked for more
 FIRST_NODES = 8
 FIRST_AT_BATCH = (16, 2)  # GPUs and nodes of a table at a chosen batch size: there are many, and few are asked for more
-MOST_SURFACES = 4096  # tables before the envelopes that a process keeps; a small one has 4 KB
+MOST_SURFACES = 4096  # that a process keeps; a small one has 4 KB
+EXACT_NODES = 8  # node counts up to here have a column each; above, those between powers of two are interpolated
 ANY_NUMBER = 1 << 20  # GPUs; stands for any number when checking whether a model fits at all
 
 
@@ -36,16 +36,16 @@ class TableModel:
     fitted through the measured points (`envs.performance.step_time`); otherwise from the scaled surface of the measured
     type with the nearest performance index (`envs.performance.scaling`). `provenance` returns which.
 
-    More resources never lower the throughput (`envs.performance.envelope`): where a measured throughput falls with more
-    GPUs, the result is that of the best subset. For models of weak scaling, the throughput per GPU does not rise with
-    more GPUs at equal samples per GPU (`envs.performance.concave`). Beyond the measured counts the fitted surface is
-    extrapolated, under the same envelope.
+    A job uses all of its GPUs, so more GPUs or more nodes can lower its throughput, as they do where it was measured.
+    For models of weak scaling, the throughput per GPU does not rise with more GPUs at equal samples per GPU, and
+    measurements that say so by more than 3 % are left out (`envs.performance.concave`). Beyond the measured counts the
+    fitted surface is extrapolated.
 
-    Throughputs are at the usual batch size unless another is given. The usual batch size is per GPU for models of weak
-    scaling, and global for models of strong scaling. Replicas without a sample wait, so a job uses at most as many GPUs
-    as its batch has samples. Limited cores and memory lower the throughput by `envs.performance.cpu_memory`; measured
-    throughputs count as saturated. The cores that a GPU needs are proportional to its throughput (`cpu_scale`). A plan
-    of None means the best plan that the source measured; a given plan is handled by `envs.performance.planned`.
+    Throughputs are at the usual batch size unless another is given. The usual batch size is per GPU for models of
+    weak scaling, and global for models of strong scaling. Replicas without a sample wait for the others. Limited
+    cores and memory lower the throughput by `envs.performance.cpu_memory`; measured throughputs count as saturated.
+    The cores that a GPU needs are proportional to its throughput (`cpu_scale`). A plan of None means the best plan
+    that the source measured; a given plan is handled by `envs.performance.planned`.
 
     Args:
         gpus_per_node: GPUs of the nodes that jobs are packed on.
@@ -115,19 +115,20 @@ class TableModel:
         dense = self._tables[model, gpu_type, batch_size]
         return np.concatenate(([0.0], dense[counts, nodes]))
 
-    def provenance(self, model: str, gpu_type: str, num_gpus: int | None = None) -> str:
+    def provenance(self, model: str, gpu_type: str, num_gpus: int | None = None, num_nodes: int | None = None) -> str:
         """Return the provenance of a model's throughput on a GPU type.
 
         Args:
             model: zoo name or alias.
             gpu_type: the type.
             num_gpus: a particular number of GPUs; None for any number.
+            num_nodes: on so many nodes; None for the fewest.
 
         Returns:
-            "measured" if the type was measured; with `num_gpus`, "measured" only for measured numbers of GPUs,
-            otherwise "interpolated" or "extrapolated". "scaled" if the throughput is scaled from another type.
-            "modelled" on a slice of a GPU. "infeasible" if the model does not fit the memory of that number of GPUs,
-            or of any number.
+            "measured" if the type was measured; with `num_gpus`, if that placement was measured at the usual batch
+            size. "interpolated" where GPUs, nodes and samples per GPU lie between those of measured placements, and
+            "modelled" beyond them, and on parts of a GPU. "guessed" if the throughput is scaled from another type.
+            "infeasible" if the model does not fit the memory of that number of GPUs, or of any number.
 
         Raises:
             PerformanceError: the model or GPU type is unknown.
@@ -138,13 +139,12 @@ class TableModel:
             return "modelled" if self.throughput(model, Configuration(gpu_type, 1)) > 0 else "infeasible"
         if not fits_memory(profile, gpu_type, ANY_NUMBER if num_gpus is None else num_gpus):
             return "infeasible"
-        points = measured_points().get((profile.name, gpu_type))
-        if points is None:
-            return "scaled"
-        counts = {point.num_gpus for point in points}
-        if num_gpus is None or num_gpus in counts:
+        if gpu_type not in measured_types(profile.name):
+            return "guessed"
+        if num_gpus is None:
             return "measured"
-        return "interpolated" if min(counts) < num_gpus < max(counts) else "extrapolated"
+        nodes = -(-num_gpus // self.gpus_per_node) if num_nodes is None else num_nodes
+        return _provenance_of_cell(profile, gpu_type, num_gpus, nodes)
 
     def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
         """Return the fraction of its throughput alone that a job keeps beside another job on the same GPU.
@@ -193,7 +193,7 @@ class TableModel:
     def raw(
         self, model: str, profile: ModelProfile, gpu_type: str, max_gpus: int, nodes: IntArray, batch_size: int | None
     ) -> FloatArray:
-        """Return throughputs before the envelopes, as `raw_throughputs`; a derived class may change them by `model`."""
+        """Return `raw_throughputs`, which a derived class may change by `model`."""
         parts, fraction = find_parts(gpu_type), fraction_of(model)
         if parts.number > 1 or fraction < 1.0:
             return _on_one_part(profile, gpu_type, fraction, max_gpus, nodes, batch_size)
@@ -210,7 +210,7 @@ class TableModel:
         nodes = max(have.shape[1] - 1, _power_of_two(num_nodes), _power_of_two(-(-gpus // self.gpus_per_node)))
         grid = node_grid(nodes)
         raw = self.raw(model, profile, find_gpu_type(gpu_type).name, gpus, grid, batch_size)
-        table = monotone_envelope(raw, grid, self.gpus_per_node, nodes)
+        table = between_columns(raw, grid, nodes)
         self._tables[key] = table
         return table
 
@@ -224,9 +224,7 @@ def default_model() -> TableModel:
 def raw_throughputs(
     profile: ModelProfile, gpu_type: str, max_gpus: int, nodes: IntArray, batch_size: int | None = None
 ) -> FloatArray:
-    """Return float64[max_gpus + 1, len(nodes)]: samples/s of the surface, without envelopes.
-
-    The value is 0 where a replica would have no sample, and where memory does not suffice.
+    """Return float64[max_gpus + 1, len(nodes)]: samples/s of the surface; 0 where memory does not suffice.
 
     Args:
         profile: the model.
@@ -240,7 +238,6 @@ def raw_throughputs(
     possible = np.array([fits_memory(profile, gpu_type, int(count)) for count in counts])
     local = batch / counts
     if profile.plans == "dp":
-        possible = possible & (batch >= counts)
         local = np.ceil(local)  # a step takes as long as the worker with the most samples
     if is_concave(profile):
         seconds = slowest_so_far(surface(profile, gpu_type), local, max_gpus, nodes)
@@ -251,18 +248,29 @@ def raw_throughputs(
     return np.concatenate((np.zeros((1, len(nodes))), np.where(possible, batch / seconds, 0.0)))
 
 
+@lru_cache(MOST_SURFACES)
+def _provenance_of_cell(profile: ModelProfile, gpu_type: str, num_gpus: int, num_nodes: int) -> str:
+    points, batch = played_points(profile.name, gpu_type), profile.usual_batch(num_gpus)
+    if any((num_gpus, num_nodes, batch) == (point.num_gpus, point.num_nodes, point.batch_size) for point in points):
+        return "measured"
+    seen = np.array([(point.num_gpus, point.num_nodes, point.batch_size / point.num_gpus) for point in points])
+    here = np.array((num_gpus, num_nodes, batch / num_gpus))
+    between = (seen.min(axis=0) <= here).all() and (here <= seen.max(axis=0)).all()
+    return "interpolated" if between else "modelled"
+
+
 def _on_one_part(
     profile: ModelProfile, gpu_type: str, fraction: float, max_gpus: int, nodes: IntArray, batch_size: int | None
 ) -> FloatArray:
     """Return float64[max_gpus + 1, len(nodes)]: samples/s on a slice, or with a fraction of a GPU (`slices`).
 
-    Only one GPU has throughput: the envelopes give as much to more of them.
+    A job works on one of them; others stay idle.
     """
     found = np.zeros((max_gpus + 1, len(nodes)))
     parts = find_parts(gpu_type)
     if parts.memory >= fraction if fraction < 1.0 else fits_memory(profile, gpu_type, 1):
         whole = _known_throughputs(profile, parts.gpu_type, 1, tuple(nodes.tolist()), batch_size)[1]
-        found[1] = whole * part_factor(profile.name, parts.gpu_type, min(fraction, parts.compute))
+        found[1:] = whole * part_factor(profile.name, parts.gpu_type, min(fraction, parts.compute))
     return found
 
 
@@ -274,6 +282,31 @@ def _known_throughputs(
     found = raw_throughputs(profile, gpu_type, max_gpus, np.array(nodes), batch_size)
     found.flags.writeable = False
     return found
+
+
+def node_grid(max_nodes: int) -> IntArray:
+    """Return int64[k]: 1 to `EXACT_NODES` and the powers of two up to the first that is at least `max_nodes`."""
+    nodes = list(range(1, EXACT_NODES + 1))
+    while nodes[-1] < max_nodes:
+        nodes.append(nodes[-1] * 2)
+    return np.array(nodes, np.int64)
+
+
+def between_columns(throughputs: FloatArray, grid: IntArray, max_nodes: int) -> FloatArray:
+    """Return float64[max_gpus + 1, max_nodes + 1]: samples/s by GPUs and nodes; 0 where nodes are more than GPUs.
+
+    Args:
+        throughputs: float64[max_gpus + 1, len(grid)], samples/s of n GPUs on `grid[k]` nodes.
+        grid: node counts of the columns, from `node_grid`; between them the result is linear in log2 of the nodes.
+        max_nodes: last node count of the result, at most `grid[-1]`.
+    """
+    nodes = np.arange(1, max_nodes + 1)
+    upper = np.searchsorted(grid, nodes)
+    lower = np.where(grid[upper] == nodes, upper, upper - 1)
+    share = np.log2(nodes / grid[lower]) / np.where(upper > lower, np.log2(grid[upper] / grid[lower]), 1.0)
+    dense = (1 - share) * throughputs[:, lower] + share * throughputs[:, upper]
+    possible = nodes <= np.arange(len(throughputs))[:, None]
+    return np.pad(np.where(possible, dense, 0.0), ((0, 0), (1, 0)))
 
 
 def _power_of_two(count: int) -> int:

@@ -26,8 +26,8 @@ ALIASES: dict[str, str] = {
     "lstm": "lm",
     "deepspeech": "deepspeech2",
     # Pollux and Sia, and ElasticFlow's T4 table
-    "cifar10": "resnet18",
-    "imagenet": "resnet50",
+    "cifar10": "resnet18_cifar10",
+    "imagenet": "resnet50_imagenet",
     # Rubick
     "llama7": "llama7b",
     "llama-7b": "llama7b",
@@ -43,6 +43,12 @@ SOURCE_ALIASES: dict[str, dict[str, str]] = {
     "pollux": {"bert": "bert_squad"},
 }
 """Names with a meaning that depends on the source: Rubick's BERT has 336 M parameters, ElasticFlow's 110 M."""
+
+ARCHITECTURES: dict[str, str] = {"resnet18_cifar10": "resnet18", "resnet50_imagenet": "resnet50"}
+"""Zoo names of models whose throughputs are those of another program than of the model of the same architecture.
+
+What follows from the architecture and its data holds for both: noise scales, stages, needs of cores and memory.
+"""
 
 DRAW = "~"  # between the name of a model and the number of a draw around its curves
 FRACTION = "@"  # between the name of a model and the fraction of a GPU that a job has asked for, before a draw
@@ -214,6 +220,16 @@ def model_profile(name: str) -> ModelProfile:
         PerformanceError: the name is unknown.
     """
     return zoo()[zoo_name(name)]
+
+
+def architecture(name: str) -> str:
+    """Return the zoo name of the model of the same architecture, whose other figures hold for this one too.
+
+    Raises:
+        PerformanceError: the name is unknown.
+    """
+    found = zoo_name(name)
+    return ARCHITECTURES.get(found, found)
 
 
 def batch_range(model: str, low: int = 0, high: int = 0) -> tuple[int, int] | None:

@@ -5,7 +5,6 @@
 | `iteration` | time of an iteration by plan, placement and fitted figures |
 | `memory` | GPU and CPU memory of a plan |
 | `plans` | the fastest plan that fits |
-| `sensitivity` | throughput over GPUs, CPUs and memory |
 | `model` | a `PerformanceModel` made of the modules above |
 | `data` | the public measurements |
 | `measured` | a `PerformanceModel` of the measurements alone |

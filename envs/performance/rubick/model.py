@@ -14,7 +14,6 @@ from envs.performance.rubick.data import load_table, model_shapes
 from envs.performance.rubick.iteration import Figures, Forward, Hardware, Links, ModelShape, PerfParams, check_layout
 from envs.performance.rubick.memory import DeviceMemory, excess
 from envs.performance.rubick.plans import SATURATING_CPUS, BestPlan, PlanSearch
-from envs.performance.rubick.sensitivity import SensitivityTable
 from envs.types import Configuration, Gigabytes, PerformanceError, did_you_mean
 
 GPU_TYPE = "A800"
@@ -33,7 +32,10 @@ def fitted_figures() -> Mapping[str, Figures]:
 
 @dataclass(frozen=True)
 class RubickModel:
-    """A `PerformanceModel` by Rubick's formulas; a plan of None means the best plan that fits.
+    """A `PerformanceModel` by Rubick's formulas; a plan of None means the best plan that uses all GPUs.
+
+    To use fewer GPUs where that is faster is a decision of a scheduler, which `best_plan` serves. GPUs that no plan can
+    use, such as the seventh for a batch of 16, stay idle.
 
     Attributes:
         gpus_per_node: GPUs of a node; more on one node do not fit.
@@ -71,7 +73,7 @@ class RubickModel:
             model, configuration.gpu_type, configuration.batch_size, configuration.cpus_per_gpu, memory
         )
         if plan is None:
-            return search.within(num_gpus, num_nodes).throughput
+            return search.using(num_gpus, num_nodes).throughput
         check_layout(search.shape, plan, num_gpus, num_nodes, search.batch)
         if num_gpus > num_nodes * self.gpus_per_node or any(
             excess(search.shape, plan, search.batch, memory_per_gpu=memory, device=search.device)
@@ -94,12 +96,6 @@ class RubickModel:
 
     def measured_batches(self, model: str, gpu_type: str) -> None:
         """Return None: the artifact has every model at one batch size."""
-
-    def sensitivity(self, model: str, batch_size: int | None = None, max_gpus: int = 64) -> SensitivityTable:
-        """Return a model's curves over GPUs, CPU threads and CPU memory."""
-        return SensitivityTable(
-            lambda cpus, memory: self.search(model, GPU_TYPE, batch_size, cpus, memory), max_gpus, self.gpus_per_node
-        )
 
     def search(
         self,

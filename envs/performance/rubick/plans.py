@@ -4,8 +4,8 @@ The space is Rubick's: data parallelism alone, with ZeRO stage 2 or with ZeRO-Of
 parallelism; each with any number of micro-batches, with or without gradient checkpointing. The global batch is not
 changed, so accuracy is not affected.
 
-A job need not use all its resources: the best plan on some resources is the best over every subset of them. The result
-is therefore monotone: more GPUs on the same nodes, more CPU threads or more CPU memory never make a job slower.
+`PlanSearch.using` is what a job does with given GPUs: it uses all of them, and may be slower than on fewer.
+`PlanSearch.within` serves decisions: the best over every subset of the GPUs.
 """
 
 from collections.abc import Iterator
@@ -127,6 +127,15 @@ class PlanSearch:
         fastest = int(np.argmin(time))
         throughput = self.batch / float(time[fastest]) * 1e3
         return BestPlan(throughput, plans[int(keep[fastest])], num_gpus, num_nodes)
+
+    def using(self, num_gpus: int, num_nodes: int = 1) -> BestPlan:
+        """Return the best plan that uses all GPUs; where none can, that of one GPU fewer, and so on."""
+        even_shares(num_gpus, num_nodes)
+        for gpus in range(num_gpus, 0, -1):
+            best = self.exactly(gpus, min(num_nodes, gpus))
+            if best.plan is not None:
+                return best
+        return BestPlan(0.0)
 
     def within(self, num_gpus: int, num_nodes: int = 1) -> BestPlan:
         """Return the best plan on at most these GPUs.

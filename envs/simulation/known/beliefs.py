@@ -369,7 +369,7 @@ class Prior:
             if len(self._believed) >= MOST_BELIEFS:
                 del self._believed[next(iter(self._believed))]
             found = self.fit(model).estimate(samples)
-            throughput = _ordered(np.where(runs, np.clip(found.throughput, 1e-12, 1e15), 0.0), runs)
+            throughput = np.where(runs, np.clip(found.throughput, 1e-12, 1e15), 0.0)
             self._believed[key] = EstimatedCurve(throughput, np.where(runs, found.spread, 0.0))
         return self._believed[key]
 
@@ -472,11 +472,3 @@ class _Samples:
 def _draw(key: tuple[int, ...]) -> float:
     """Return the standard normal number of a key."""
     return float(np.random.default_rng(key).standard_normal())
-
-
-def _ordered(throughput: FloatArray, runs: BoolArray) -> FloatArray:
-    """Make a believed curve as real ones are: more GPUs never lower it, and more nodes never raise it."""
-    ordered = np.maximum.accumulate(throughput, axis=1)
-    least = np.minimum.accumulate(np.where(runs, ordered, np.inf), axis=2)
-    shown: FloatArray = np.where(runs, least, 0.0)
-    return shown

@@ -173,24 +173,9 @@ class ReferenceBeliefs:
                 taken = ThroughputSamples(np.array(cells), *map(np.array, (throughputs, spreads, stated)))
                 self.curves[model] = len(own), self._fit(name).estimate(taken)
             if own:
-                believed[model] = make_monotone(self.curves[model][1].throughput, runs[model])
+                believed[model] = np.where(runs[model], np.clip(self.curves[model][1].throughput, LEAST, MOST), 0.0)
         factors = self.truth.pair_factors
         if self.pairs is not None:
             rows = [sorted(set(self.names)).index(name) for name in self.names]
             factors = self.pairs.factors()[:, rows][:, :, rows]
         return replace(self.truth, models=self.names, throughputs=believed, pair_factors=factors)
-
-
-def make_monotone(curve: FloatArray, runs: FloatArray) -> FloatArray:
-    """Change a curve so that more GPUs never lower it, and more nodes never raise it; 0 where a model does not run."""
-    found = np.zeros(curve.shape)
-    for gpu_type in range(len(curve)):
-        most = [0.0] * len(NODE_COUNTS)
-        for gpus in range(curve.shape[1]):
-            least = MOST
-            for place in range(len(NODE_COUNTS)):
-                if runs[gpu_type, gpus, place]:
-                    most[place] = max(most[place], min(max(float(curve[gpu_type, gpus, place]), LEAST), MOST))
-                    least = min(least, most[place])
-                    found[gpu_type, gpus, place] = least
-    return found

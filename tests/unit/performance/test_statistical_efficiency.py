@@ -95,11 +95,10 @@ def test_a_jobs_own_range_narrows_what_is_offered():
     ("model", "gpu_type", "expected"),
     [
         ("resnet18", "V100", (16, 256)),
-        ("resnet18", "T4", None),  # one global batch size, divided among more and more GPUs
+        ("resnet18_cifar10", "T4", (64, 1024)),
         ("resnet18", "A100", (16, 256)),  # scaled from V100
-        ("resnet50", "A100", (1, 256)),
-        ("ncf", "T4", None),
-        ("ncf", "V100", None),
+        ("resnet50_imagenet", "A100", (40, 200)),
+        ("ncf", "T4", (257, 16413)),
         ("mobilenet", "V100", None),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from envs.performance import TableModel, default_model
 from envs.performance.concave import is_concave
 from envs.performance.gpus import gpu_types
-from envs.performance.measurements import fitted_steps, measured_points, measured_types
+from envs.performance.measurements import measured_points, measured_types, played_points
 from envs.performance.memory_fit import fits_memory
 from envs.performance.table_model import raw_throughputs
 from envs.performance.zoo import model_profile, zoo
@@ -36,31 +36,9 @@ def test_every_model_has_a_throughput_on_every_type_where_it_fits(name, gpu_type
         assert MODEL.provenance(name, gpu_type) == "infeasible"
         assert (table == 0).all()
     else:
-        assert MODEL.provenance(name, gpu_type) in ("measured", "scaled")
+        assert MODEL.provenance(name, gpu_type) in ("measured", "guessed")
         assert table[-1] > 0
         assert np.isfinite(table).all()
-
-
-@given(models, types, gpus, nodes)
-def test_one_gpu_more_is_never_slower(name, gpu_type, n, on):
-    assume(on <= n)
-    assert MODEL.throughput(name, Configuration(gpu_type, n + 1, on)) >= MODEL.throughput(
-        name, Configuration(gpu_type, n, on)
-    ) * (1 - 1e-12)
-
-
-@given(models, types, gpus, nodes)
-def test_one_node_more_is_never_faster(name, gpu_type, n, on):
-    assume(on + 1 <= n)
-    assert MODEL.throughput(name, Configuration(gpu_type, n, on + 1)) <= MODEL.throughput(
-        name, Configuration(gpu_type, n, on)
-    ) * (1 + 1e-12)
-
-
-@given(models, types, st.integers(1, 8))
-def test_throughput_on_the_fewest_nodes_never_falls_with_more_gpus(name, gpu_type, per_node):
-    table = TableModel(gpus_per_node=per_node).table(name, gpu_type, 80)
-    assert (np.diff(table) >= -1e-9 * table.max()).all()
 
 
 @given(models, types, gpus, st.floats(0, 24), st.floats(0, 24), st.floats(0, 300), st.floats(0, 300))
@@ -98,28 +76,28 @@ def test_units_survive_a_round_trip(name, gpu_type, n):
     assert MODEL.throughput(name, Configuration(gpu_type, n, 1, batch_size=batch)) >= raw * (1 - 1e-12)
 
 
-def test_raw_throughputs_of_measured_points_are_the_measured_ones():
-    """Envelopes may raise a raw throughput to a subset's, or lower it to a consolidated placement's.
+def test_every_measured_row_that_a_curve_claims_is_played_within_3_percent():
+    for (name, gpu_type), measured in measured_points().items():
+        claimed = played_points(name, gpu_type)
+        assert is_concave(model_profile(name)) or claimed == measured
+        for point in claimed:
+            nodes = np.array([point.num_nodes])
+            raw = raw_throughputs(model_profile(name), gpu_type, point.num_gpus, nodes, point.batch_size)[-1, 0]
+            assert raw == pytest.approx(point.samples_per_s, rel=0.03), point
 
-    Where a model is made concave, jumps are pooled, and between Pollux's points at one global batch a slower point of
-    fewer GPUs counts at the batch of more.
-    """
-    for (name, gpu_type), points in measured_points().items():
-        profile = model_profile(name)
-        steps = fitted_steps(name, gpu_type).seconds
-        close = (0.75 if points[0].source == "pollux" else 0.95) if is_concave(profile) else 0.98
-        for point, seconds in zip(points, steps, strict=True):
-            raw = raw_throughputs(profile, gpu_type, point.num_gpus, np.array([point.num_nodes]), point.batch_size)[
-                -1, 0
-            ]
-            assert close < raw * seconds / point.batch_size < 1.001, point
-            assert is_concave(profile) or seconds == point.seconds
+
+def test_throughput_falls_where_it_was_measured_to_fall():
+    """T5 on 64 A800 was measured as 17.9 samples/s, on 8 as 66.3: the 64 are not played as the best 8 of them."""
+    of = {(point.num_gpus, point.num_nodes): point.samples_per_s for point in measured_points()["t5", "A800"]}
+    for size in ((64, 8), (8, 1)):
+        assert MODEL.throughput("t5", Configuration("A800", *size)) == pytest.approx(of[size], rel=0.03)
+    assert of[64, 8] < 0.3 * of[8, 1]
 
 
 def test_one_gpu_throughputs_are_the_measured_ones():
     assert MODEL.throughput("resnet50", Configuration("V100", 1)) == pytest.approx(281.3, rel=1e-3)
     assert MODEL.throughput("resnet50", Configuration("K80", 1)) == pytest.approx(39.62, rel=1e-3)
-    assert MODEL.throughput("llama7b", Configuration("A800", 1)) == pytest.approx(8 / 57.87, rel=1e-3)
+    assert MODEL.throughput("llama7b", Configuration("A800", 8)) == 0.0  # only offload was measured there
     assert MODEL.throughput("vit", Configuration("A800", 8)) == pytest.approx(64 / 0.04922, rel=1e-3)
 
 
@@ -133,21 +111,23 @@ def test_spreading_costs_what_gavel_measured():
     assert MODEL.throughput("transformer", Configuration("V100", 8, 8)) == pytest.approx(1089, rel=0.02)
 
 
-def test_a_job_is_at_most_as_wide_as_its_batch():
+def test_gpus_without_a_sample_wait_for_the_others():
+    """A batch of 16 on 128 GPUs is a step of one sample, with the communication of all of them."""
     table = MODEL.table("yolov3", "V100", 128, batch_size=16)
-    assert table[16] == table[128]
+    assert 0 < table[128] < table[16]
 
 
 def test_provenance_by_measured_scaled_and_infeasible():
     assert MODEL.provenance("resnet50", "V100") == "measured"
     assert MODEL.provenance("ResNet-50", "V100") == "measured"
-    assert MODEL.provenance("resnet50", "V100", 4) == "measured"
+    assert MODEL.provenance("resnet50", "V100", 4) == "interpolated"  # its measurement contradicts the others
+    assert MODEL.provenance("resnet50", "V100", 2) == "measured"
     assert MODEL.provenance("resnet50", "V100", 3) == "interpolated"
-    assert MODEL.provenance("resnet50", "V100", 64) == "extrapolated"
-    assert MODEL.provenance("resnet50", "H100") == "scaled"
+    assert MODEL.provenance("resnet50", "V100", 64) == "modelled"
+    assert MODEL.provenance("resnet50", "H100") == "guessed"
     assert MODEL.provenance("llama7b", "K80") == "infeasible"
     assert MODEL.provenance("llama30b", "A800", 8) == "infeasible"
-    assert MODEL.provenance("llama30b", "A800", 24) == "measured"
+    assert MODEL.provenance("llama30b", "A800", 24, 6) == "measured"
 
 
 @given(models, types, gpus)

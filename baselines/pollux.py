@@ -9,6 +9,7 @@ from baselines.parts.choosing import NODE_LIMIT
 from baselines.parts.offers import Offer, OfferTable
 from baselines.parts.options import Options
 from baselines.parts.programmed import ProgrammedRound, ProgrammedRounds
+from baselines.parts.sizing import not_slower
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, JobId, MurmurationError, Seconds
 
@@ -83,8 +84,8 @@ class Pollux:
         return self._rounds.schedule(view)
 
     def _offer(self, view: ClusterView, job: JobId) -> Offer:
-        """Offer all sizes on all types on which a job runs, worth its mean goodput over the types."""
-        goodput = self._rounds.goodputs(view, job)
+        """Offer all sizes on all types that are not slower than smaller ones, worth the mean goodput over the types."""
+        goodput = not_slower(self._rounds.goodputs(view, job))
         gpu_type, size = np.nonzero(goodput)
         return Offer(gpu_type, size, average_over_types(goodput)[size])
 

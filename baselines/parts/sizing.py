@@ -95,14 +95,25 @@ def throughputs(view: ClusterView, job: JobId) -> FloatArray:
     return table
 
 
+def not_slower(table: FloatArray) -> FloatArray:
+    """float64[num_gpu_types, sizes]: throughputs, but 0 for sizes that are slower than a smaller one of their type."""
+    kept: FloatArray = np.where(table >= np.maximum.accumulate(table, axis=1), table, 0.0)
+    return kept
+
+
+def largest_fastest(curve: FloatArray) -> int:
+    """Return the size with the largest throughput of float64[sizes]; of equals the largest."""
+    return len(curve) - 1 - int(curve[::-1].argmax())
+
+
 def configurations(view: ClusterView, job: JobId) -> list[Grant]:
     """List the configurations of a job: powers of two within a node, whole nodes, and its requested size.
 
-    Only sizes within its range on which it runs count. If there are none, its least size on each type is used. The list
+    Only sizes of `not_slower` within its range count. If there are none, its least size on each type is used. The list
     is never empty for a job that runs on one type. These are the configurations of Sia (SOSP'23, section 3.2), in
     general form.
     """
-    throughput = throughputs(view, job)
+    throughput = not_slower(throughputs(view, job))
     found: list[Grant] = []
     for gpu_type in range(len(view.cluster.gpu_types)):
         nodes = view.cluster.node_gpus[view.cluster.node_types == gpu_type]
@@ -126,16 +137,24 @@ def start_queued(view: ClusterView, allocation: Allocation) -> None:
 
 
 def start_in_order(view: ClusterView, allocation: Allocation, order: Sequence[JobId]) -> None:
-    """Start jobs of `order` without GPUs in the allocation: first at requested sizes, then at least sizes."""
-    for size_of in (_requested, _least):
+    """Start jobs of `order` without GPUs: first as requested, or at a faster size with fewer GPUs, then at least sizes.
+
+    Args:
+        view: the round.
+        allocation: under construction; changed in place.
+        order: the jobs, by falling priority.
+    """
+    for size_of in (requested_size, _least):
         waiting = [job for job in order if allocation.placement(job) is None]
         if waiting and allocation.free_gpus.any():
             start_waiting(view, allocation, waiting, best_fit, {job: size_of(view, job) for job in waiting})
 
 
-def _requested(view: ClusterView, job: JobId) -> int:
-    """Return the GPUs that a job requests, or the largest size in its table if that is smaller."""
-    return min(int(view.num_gpus[job]), int(view.throughputs(job).shape[1]) - 1)
+def requested_size(view: ClusterView, job: JobId) -> int:
+    """Return the fastest size up to the requested one, within a job's range and its table; the largest of equals."""
+    size = min(int(view.num_gpus[job]), int(view.throughputs(job).shape[1]) - 1)
+    curve = throughputs(view, job)[:, : size + 1].max(axis=0)
+    return largest_fastest(curve) if curve.any() else size
 
 
 def _least(view: ClusterView, job: JobId) -> int:

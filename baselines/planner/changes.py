@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from baselines.parts.priority import jobs_present
+from baselines.parts.sizing import largest_fastest, not_slower, requested_size, throughputs
 from baselines.planner.round_placements import RoundPlacements, largest_node, names_more
 from envs.scheduling import ClusterView
 from envs.types import FloatArray, JobId, NodeId
@@ -46,8 +47,9 @@ class LocalChanges:
         ]
         self.least = {job: int(view.min_gpus[job]) for job in self.jobs}
         self.most = {job: int(view.max_gpus[job]) for job in self.jobs}
-        self.wanted = {job: int(view.num_gpus[job]) for job in self.jobs}
-        self.throughputs: dict[JobId, FloatArray] = {job: view.throughputs(job) for job in self.jobs}
+        self.wanted = {job: requested_size(view, job) for job in self.jobs}
+        self.throughputs: dict[JobId, FloatArray] = {job: throughputs(view, job) for job in self.jobs}
+        self.useful: dict[JobId, FloatArray] = {job: not_slower(table) for job, table in self.throughputs.items()}
         left = view.remaining_time(jobs)
         order = np.argsort(np.where(np.isnan(left), view.submit_time[jobs], left), kind="stable")
         self.shortest_first = [job for job in jobs[order].tolist() if job in self.throughputs]
@@ -75,10 +77,9 @@ class LocalChanges:
         return None
 
     def runs(self, job: JobId, node: NodeId, gpus: int) -> bool:
-        """Whether a job runs on so many GPUs of a node's type."""
-        throughputs = self.throughputs[job]
-        within = self.least[job] <= gpus <= min(self.most[job], throughputs.shape[1] - 1)
-        return bool(within and throughputs[self.types[node], gpus] > 0)
+        """Whether a job runs on so many GPUs of a node's type, and no slower than on fewer."""
+        curve = self.useful[job][self.types[node]]
+        return bool(0 < gpus < len(curve) and curve[gpus] > 0)
 
     def _size(self, candidate: RoundPlacements, job: JobId, rng: np.random.Generator) -> int:
         """Return the GPUs that a job holds, requests, or another size in its range."""
@@ -196,18 +197,16 @@ class LocalChanges:
     def _grow(self, candidate: RoundPlacements, last: JobId) -> RoundPlacements:
         """Give each node's free GPUs to the job that gains most there, relative to its throughput; not to `last`."""
         for node in np.flatnonzero(candidate.free > 0).tolist():
-            best, most_gained, more = -1, 0.0, int(candidate.free[node])
+            best, size, most_gained, more = -1, 0, 0.0, int(candidate.free[node])
             for job in candidate.jobs_on(node):
                 held = candidate.placements[job]
                 if job == last or job not in self.throughputs or len(held.gpus) > 1:
                     continue
-                size = min(held.num_gpus + more, self.most[job])
-                if size > held.num_gpus and self.runs(job, node, size):
-                    curve = self.throughputs[job][self.types[node]]
-                    gain = float(curve[size] / curve[held.num_gpus]) - 1.0
-                    if gain > most_gained:
-                        best, most_gained = job, gain
+                curve = self.throughputs[job][self.types[node]][: held.num_gpus + more + 1]
+                fastest = largest_fastest(curve)
+                gain = float(curve[fastest] / curve[held.num_gpus]) - 1.0 if fastest > held.num_gpus else 0.0
+                if gain > most_gained:
+                    best, most_gained, size = job, gain, fastest
             if best >= 0:
-                size = min(candidate.num_gpus(best) + more, self.most[best])
                 candidate = candidate.with_placement(best, {node: size}) or candidate
         return candidate

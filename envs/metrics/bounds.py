@@ -23,6 +23,7 @@ from envs.simulation import LinkLimit, Setup
 from envs.types import BoolArray, ClusterError, Configuration, FloatArray, IntArray, PerformanceError, Seconds
 from envs.workloads import Workload
 from envs.workloads.classes import classes_of
+from envs.workloads.demand import node_counts
 
 SEARCHED = 10_000  # jobs for which prices are searched: of more jobs, one of every few
 NOTHING_OFFERED = (1, 0)  # an empty range of batch sizes
@@ -294,7 +295,8 @@ def _throughputs(
 ) -> tuple[FloatArray, FloatArray]:
     """Useful samples/s of a model: float64[num_gpu_types, sizes] without links, and float64[sizes], the most over them.
 
-    A size uses the fewest nodes of any type that have this many GPUs, and the fastest link of the cluster.
+    A size uses the fastest number of nodes, not fewer than those of any type that have this many GPUs, and the fastest
+    link of the cluster. Sizes are not assumed to be faster than smaller ones.
 
     Args:
         name: the model.
@@ -314,9 +316,12 @@ def _throughputs(
     def by_size(gpu_type: str, batch: int | None = None) -> FloatArray:
         return np.array(
             [
-                find_throughput(setup.performance, name, Configuration(gpu_type, gpus, on, batch_size=batch))
+                max(
+                    find_throughput(setup.performance, name, Configuration(gpu_type, gpus, on, batch_size=batch))
+                    for on in node_counts(gpus, fewest, cluster.num_nodes)
+                )
                 * batches.efficiency(name, gpus, batch)
-                for gpus, on in zip(sizes, nodes, strict=True)
+                for gpus, fewest in zip(sizes, nodes, strict=True)
             ]
         )
 

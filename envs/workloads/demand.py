@@ -22,13 +22,22 @@ def check_load_definition(where: str, definition: str) -> None:
         raise TraceError(f"{where} is {definition!r}; it must be {' or '.join(LOAD_DEFINITIONS)}")
 
 
+def node_counts(gpus: int, fewest: int, num_nodes: int) -> list[int]:
+    """Return the node counts from `fewest` on at which GPUs may be fastest: a spread placement can be the faster one.
+
+    The world counts 9 to 16 nodes as 16, and so on up to 128, and never more nodes than GPUs.
+    """
+    counted = (*range(1, 9), 16, 32, 64, 128)
+    return sorted({fewest, *(min(nodes, gpus) for nodes in counted if fewest <= nodes < 2 * num_nodes)})
+
+
 def efficient_throughputs(
     models: Sequence[str], ranges: IntArray, cluster: ClusterSpec, performance: PerformanceModel
 ) -> FloatArray:
     """Return the most samples/s per GPU of each class of jobs on each GPU type, over all sizes of its range.
 
-    The plan and the batch size are the simulator's. A size uses the fewest nodes of any type that have this many GPUs,
-    as in `envs.metrics.bounds.Relaxation`, so that no schedule does better.
+    The plan and the batch size are the simulator's. A size uses the fastest number of nodes, not fewer than those of
+    any type that have this many GPUs, as in `envs.metrics.bounds.Relaxation`, so that no schedule does better.
 
     Args:
         models: names of the models.
@@ -48,7 +57,13 @@ def efficient_throughputs(
         nodes = np.searchsorted(room, sizes) + 1
         on = list(zip(sizes.tolist(), nodes.tolist(), strict=True))
         for column, gpu_type in enumerate(cluster.gpu_types):
-            each = [find_throughput(performance, models[model], Configuration(gpu_type, *where)) for where in on]
+            each = [
+                max(
+                    find_throughput(performance, models[model], Configuration(gpu_type, gpus, nodes))
+                    for nodes in node_counts(gpus, fewest, cluster.num_nodes)
+                )
+                for gpus, fewest in on
+            ]
             per_gpu = np.array(each) / sizes
             for row in rows.tolist():
                 inside = per_gpu[(sizes >= ranges[row, 1]) & (sizes <= ranges[row, 2])]

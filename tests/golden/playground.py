@@ -46,6 +46,18 @@ class TwoThroughputs:
         return float(configuration.num_gpus) * (2.0 if configuration.gpu_type == "fast" else 1.0)
 
 
+@dataclass(frozen=True)
+class SlowerBeyondTwo:
+    """On fast GPUs the third and fourth GPU make a job slower; slow GPUs scale."""
+
+    models: tuple[str, ...] = ("any",)
+
+    def throughput(self, model: str, configuration: Configuration) -> float:
+        """Samples per second."""
+        curves = {"fast": (4.0, 5.0, 4.9, 4.8), "slow": (1.0, 2.0, 4.0, 6.0)}
+        return curves[configuration.gpu_type][min(configuration.num_gpus, 4) - 1]
+
+
 def play(
     scheduler: Scheduler,
     workload: Workload,

@@ -127,3 +127,13 @@ def test_gavel_ranks_its_policies_alike(gavel_runs):
         groups = sorted(groups, key=lambda group: min(GAVEL[name][figure] for name in group))
         for first, then in pairwise(groups):
             assert max(gavel_runs[name][figure] for name in first) < min(gavel_runs[name][figure] for name in then)
+
+
+def test_gavel_makespan_with_arrivals(real_data, tmp_path):
+    """A job every 600 s, and Gavel's simulator with our choice of optimal shares: the largest sum."""
+    rows = real_data("../xval/gavel/minimize_makespan.trace").read_text().splitlines()
+    trace = tmp_path / "arrivals.trace"
+    trace.write_text("".join(f"{row.rpartition(chr(9))[0]}\t{600 * place}\n" for place, row in enumerate(rows)))
+    throughputs = real_data("profiles/gavel/simulation_throughputs_isolated.csv")
+    cfg = composed("xval_gavel", f"++workload.path={trace}", f"++performance.path={throughputs}")
+    assert figures(played(cfg, "makespan"))[:2] == pytest.approx((21650.879, 80718.556), rel=0.05)

@@ -7,7 +7,17 @@ from envs.performance import PerformanceModel
 from envs.simulation import Rounds
 from envs.types import Configuration, JobSpec
 from envs.workloads import Workload
-from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, places, play, restarts, times, two_nodes
+from tests.golden.playground import (
+    SlowerBeyondTwo,
+    TwoThroughputs,
+    fast_and_slow,
+    jobs,
+    places,
+    play,
+    restarts,
+    times,
+    two_nodes,
+)
 
 EVERY_TEN = Rounds(on_events=False, interval=10.0)
 
@@ -52,6 +62,13 @@ def test_a_job_that_gains_nothing_gets_one_gpu():
     result = play(pollux(), pair, two_nodes(), performance=FLAT)
     assert (sizes(result, 0), sizes(result, 1)) == ([(0, 1)], [(0, 7)])
     assert times(result) == [(0, 10), (0, 10)]
+
+
+def test_no_type_gives_a_job_more_gpus_than_are_fastest_there():
+    """The means over types rise up to 4 GPUs, but those of the fast type are offered only up to 2."""
+    pair = jobs((0, 1, 10), (0, 1, 10), elastic=(1, 4))
+    result = play(pollux(), pair, fast_and_slow(), performance=SlowerBeyondTwo())
+    assert sorted([places(result, 0)[0], places(result, 1)[0]], key=str) == [(0, {0: 4}), (0, {1: 2})]
 
 
 @pytest.mark.parametrize(("power", "large", "small"), [(-1.0, 5, 3), (-0.1, 5, 3), (-8.0, 4, 4)])

@@ -55,7 +55,15 @@ def test_a_range_limits_the_share():
     assert whole_shares(np.array([0.75, 0.25, 0.0]), throughputs, 8).tolist() == [2, 6, 0]
 
 
+def test_gpus_that_slow_a_job_go_to_the_next():
+    """The first job is fastest on 2 of its 6 GPUs."""
+    throughputs = np.array([[0.0, 3, 5, 4, 3, 2, 1, 1, 1], [0.0, *range(1, 9)]])
+    assert whole_shares(np.array([0.75, 0.25]), throughputs, 8).tolist() == [2, 6]
+
+
 def test_exponents_of_curves():
+    assert scaling_exponent(np.array([0.0, 1, 2, 4 * 2**-0.5, 1.0, 0.5])) == pytest.approx(math.log(8**0.5, 3))
+    assert math.isnan(scaling_exponent(np.array([0.0, 3, 2, 1])))
     assert scaling_exponent(np.array([0.0, *np.sqrt(np.arange(1, 9))])) == pytest.approx(0.5)
     assert scaling_exponent(np.array([0.0, 0, 2, 3, 4])) == pytest.approx(1)
     assert math.isnan(scaling_exponent(np.array([0.0, 0, 0, 4])))

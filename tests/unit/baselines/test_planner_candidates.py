@@ -12,19 +12,20 @@ from baselines.planner.rollouts import prolong_restarts
 from baselines.planner.round_placements import RoundPlacements
 from baselines.planner.scheduler import continue_as
 from baselines.starling.scheduler import Starling
+from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import AllocationError, ClusterError, MurmurationError, Placement
 from tests.conformance.random_worlds import RandomWorld, random_world
-from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs
+from tests.golden.playground import SlowerBeyondTwo, TwoThroughputs, fast_and_slow, jobs
 
 SIX = jobs((0, 4, 10), (0, 2, 20), (0, 1, 5), (0, 3, 7), (0, 2, 9), (0, 1, 4), elastic=(1, 4))
 
 
-def in_a_round(rounds: int) -> Simulator:
+def in_a_round(rounds: int, performance: PerformanceModel | None = None) -> Simulator:
     """Six elastic jobs on a fast and a slow node, after some rounds of Starling."""
-    simulator, scheduler = Simulator(SIX, Setup(fast_and_slow(), TwoThroughputs())), Starling()
+    simulator, scheduler = Simulator(SIX, Setup(fast_and_slow(), performance or TwoThroughputs())), Starling()
     scheduler.reset(simulator.cluster, simulator.rng)
     for _ in range(rounds):
         assert simulator.advance()
@@ -91,6 +92,22 @@ def test_local_changes_are_allocations_that_fit(rounds):
             else:
                 seen["grows" if after.num_gpus > before.num_gpus else "shrinks"] += before != after
     assert min(seen[change] for change in ("starts", "stops", "moves", "shrinks")) > 5, seen
+
+
+def test_no_local_change_gives_a_job_gpus_that_slow_it():
+    view, rng = in_a_round(0, SlowerBeyondTwo()).view, np.random.default_rng(0)
+    present = RoundPlacements.present(view)
+    scheduler = Starling()
+    scheduler.reset(view.cluster, rng)
+    candidate = present.with_allocation(scheduler.schedule(view))
+    changes, largest = LocalChanges(view, present, candidate), np.zeros(2, np.int64)
+    for _ in range(400):
+        changed = changes.draw(candidate, rng)
+        assert changed is not None
+        for placement in changed.placements.values():
+            for node, gpus in placement.gpus.items():
+                largest[node] = max(largest[node], gpus)
+    assert largest.tolist() == [4, 2]
 
 
 def test_jobs_with_named_batch_sizes_are_left_alone():

@@ -19,6 +19,8 @@ from baselines.parts.round_timer import RoundTimer
 from baselines.parts.sizing import (
     History,
     configurations,
+    largest_fastest,
+    not_slower,
     participants,
     restart_factor,
     room_for,
@@ -258,3 +260,9 @@ def test_a_gang_larger_than_the_cluster_gets_a_size_that_runs():
     assert gang_sizes(view, np.zeros(0, np.int64)).tolist() == []
     mixed = round_at(0, Workload.of(specs), fast_and_slow(), performance=TwoThroughputs())
     assert gang_sizes(mixed, np.array([2, 0, 1])).tolist() == [3, 4, 8]  # 6 run on no one type: all, on both
+
+
+def test_sizes_slower_than_smaller_ones_are_left_out():
+    table = np.array([[0.0, 2, 3, 2.5, 3, 1], [0.0, 0, 0, 4, 3, 5]])
+    assert not_slower(table).tolist() == [[0, 2, 3, 0, 3, 0], [0, 0, 0, 4, 0, 5]]
+    assert [largest_fastest(curve) for curve in table] == [4, 5]

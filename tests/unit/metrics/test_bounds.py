@@ -1,13 +1,13 @@
 """Lower bounds: exact where nothing was relaxed, and never above the result of a scheduler."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from baselines import ElasticDp, Fifo, Optimus, Pollux, Sia, Srtf, Starling
+from baselines import ElasticDp, Fifo, Optimus, Pollux, Random, Sia, Srtf, Starling
 from envs.metrics import makespan
 from envs.metrics.bounds import (
     BATCH_SLACK,
@@ -296,3 +296,38 @@ def test_jobs_with_ranges_of_their_own():
     assert wide < narrow
     plain = Relaxation.of(workload, Setup(cluster, ZOO)).alone
     assert plain[0] == plain[1] >= narrow
+
+
+@dataclass(frozen=True)
+class AnyCurve:
+    """Throughputs drawn for every number of GPUs and nodes: more of them may be slower or faster."""
+
+    table: tuple[tuple[float, ...], ...]
+    models: tuple[str, ...] = ("any",)
+
+    def throughput(self, model, configuration):
+        """Samples per second."""
+        return self.table[configuration.num_gpus - 1][configuration.num_nodes - 1]
+
+
+@given(seed=st.integers(0, 1000), scheduler=st.sampled_from([Srtf, Starling, Random]))
+@settings(max_examples=60)
+def test_no_schedule_beats_the_bound_of_any_curve(seed, scheduler):
+    """Three nodes of three GPUs; spread placements may be the fastest ones, as those of `Random` are spread."""
+    rng = np.random.default_rng(seed)
+    cluster = ClusterSpec(tuple(NodeSpec("plain", 3) for _ in range(3)))
+    curve = AnyCurve(tuple(map(tuple, rng.uniform(1.0, 5.0, (9, 9)).tolist())))
+    rows = [(float(rng.integers(0, 9)), int(rng.integers(1, 10)), float(rng.integers(1, 9))) for _ in range(5)]
+    workload = jobs(*rows, elastic=(1, 9))
+    bound = relaxed(workload, cluster, curve)
+    result = play(scheduler(), workload, cluster, performance=curve, seed=seed)
+    jct = result.records["finish_time"] - result.records["submit_time"]
+    assert (jct >= bound.alone * (1 - 1e-9)).all()
+    assert jct.mean() >= bound.mean_jct() * (1 - 1e-9)
+    assert makespan(result) >= bound.makespan() * (1 - 1e-9)
+
+
+def test_the_bound_counts_the_fastest_number_of_nodes():
+    """Two GPUs do 1 sample/s on one node and 4 on two: 2 x 10 samples take at least 5 s."""
+    curve = AnyCurve(((1.0,), (1.0, 4.0)))
+    assert relaxed(jobs((0, 2, 10)), ClusterSpec((NodeSpec("plain", 2),) * 2), curve).alone.tolist() == [5.0]

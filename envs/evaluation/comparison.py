@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from envs.evaluation.episode import EpisodeFigures, Remark
@@ -16,7 +18,7 @@ from envs.evaluation.failure import Failure
 from envs.evaluation.names import find_name
 from envs.evaluation.plain_values import plain
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
-from envs.metrics import Summary, job_completion_times, queueing_delays, slowdowns
+from envs.metrics import Summary, job_completion_times, slowdowns, times_to_start
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
@@ -25,14 +27,20 @@ from envs.types.units import HOUR
 BOUND = "lower bound"  # row of the lower bound at the simulator's batch sizes
 ANY_BATCH = "lower bound, any batch"  # row of the bound that also holds for schedulers that choose batch sizes
 LEGEND = (  # of the columns, as the end of every caption
-    "Wait: submission to first start. Queue: share of rounds that leave a job waiting.",
+    "Wait: time without GPUs between submission and end. Time to start: submission to first start.",
+    "Queue: share of rounds that leave a job waiting.",
     "By cores, by memory, by network: share of running job-time that these limit; GPUs limit the rest.",
     "GPUs: share in use. Frag.: share of the free GPUs that a typical job could not use because of where they are.",
     "Slowdown: JCT / run time alone on the requested GPUs. Bounded: the same with run times of at least 10 s.",
     "Rho: finish-time fairness, JCT / time on an equal share of the cluster.",
     "CPU: CPU time of the scheduler per round; with the simulator's own for schedulers that are compiled as a whole.",
 )
-OF_JOBS = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
+OF_JOBS: Mapping[str, Callable[[npt.NDArray[np.void]], FloatArray]] = {  # of rows of `EpisodeFigures.jobs`
+    "mean_jct": job_completion_times,
+    "mean_wait": itemgetter("wait"),
+    "mean_time_to_start": times_to_start,
+    "mean_slowdown": slowdowns,
+}
 ESTIMATED = (*OF_JOBS, "makespan")  # metrics with intervals and ratios
 MINIMISED = {"mean_jct": "mean JCT", "makespan": "makespan"}
 

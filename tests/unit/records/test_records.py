@@ -158,7 +158,7 @@ def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, r
     rewrite(archive, "srtf", lambda header, episodes: header.update(sources=""))
     _, results = play("scheduler=random", "recorded=[srtf]")
     assert [row.get("remark") for row in results["schedulers"]] == [None, BEFORE_SOURCES.text]
-    assert count_remarks(archive) == "4 records, 1 of other sources, 1 without a source hash, 1 damaged"
+    assert count_remarks(archive) == "4 records, 1 of other sources, 1 without a source hash, 1 unreadable"
     assert "las is left out: its record is not used: it cannot be: " in table
 
 

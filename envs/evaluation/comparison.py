@@ -3,22 +3,20 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from envs.evaluation.episode import EpisodeFigures, Remark
+from envs.evaluation.episode import MEANS_OF_JOBS, EpisodeFigures, Remark
 from envs.evaluation.failure import Failure
 from envs.evaluation.names import find_name
 from envs.evaluation.plain_values import plain
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
-from envs.metrics import Summary, job_completion_times, slowdowns, times_to_start
+from envs.metrics import Summary
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
@@ -35,13 +33,7 @@ LEGEND = (  # of the columns, as the end of every caption
     "Rho: finish-time fairness, JCT / time on an equal share of the cluster.",
     "CPU: CPU time of the scheduler per round; with the simulator's own for schedulers that are compiled as a whole.",
 )
-OF_JOBS: Mapping[str, Callable[[npt.NDArray[np.void]], FloatArray]] = {  # of rows of `EpisodeFigures.jobs`
-    "mean_jct": job_completion_times,
-    "mean_wait": itemgetter("wait"),
-    "mean_time_to_start": times_to_start,
-    "mean_slowdown": slowdowns,
-}
-ESTIMATED = (*OF_JOBS, "makespan")  # metrics with intervals and ratios
+ESTIMATED = (*MEANS_OF_JOBS, "makespan")  # metrics with intervals and ratios
 MINIMISED = {"mean_jct": "mean JCT", "makespan": "makespan"}
 
 
@@ -447,13 +439,13 @@ class Comparison:
         return [below, f"{', '.join(choosing)} {verb} batch sizes; only the second bound holds for {whom}."]
 
     def _values(self, metric: str) -> list[FloatArray]:
-        if metric not in OF_JOBS:  # a single figure for each workload
+        if metric not in MEANS_OF_JOBS:  # a single figure for each workload
             return [np.array([[value] for value in row]) for row in self._means(metric)]
 
         def of_run(results: Sequence[EpisodeFigures], workload: int, jobs: IntArray) -> FloatArray:
             if workload >= len(results):
                 return np.full(len(jobs), np.nan)
-            return OF_JOBS[metric](results[workload].rows(jobs))
+            return MEANS_OF_JOBS[metric](results[workload].rows(jobs))
 
         return [
             np.stack([of_run(results, workload, jobs) for results in self.episodes.values()])

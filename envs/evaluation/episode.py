@@ -1,13 +1,25 @@
 """The part of a run that a comparison needs, whether it was just played or recorded earlier."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from envs.metrics import Summary, figures_of_jobs, finish_time_fairness, finished_jobs, summarise, waits
+from envs.metrics import (
+    Summary,
+    figures_of_jobs,
+    finish_time_fairness,
+    finished_jobs,
+    job_completion_times,
+    slowdowns,
+    summarise,
+    times_to_start,
+    waits,
+)
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray, Seconds
 from envs.workloads import Workload
@@ -24,6 +36,12 @@ JOB = np.dtype(  # the first five fields are those of `envs.simulation.result.RE
     ]
 )
 
+MEANS_OF_JOBS: Mapping[str, Callable[[npt.NDArray[np.void]], FloatArray]] = {  # of rows of dtype `JOB`
+    "mean_jct": job_completion_times,
+    "mean_wait": itemgetter("wait"),
+    "mean_time_to_start": times_to_start,
+    "mean_slowdown": slowdowns,
+}
 OF_RHO = ("mean_fairness", "worst_fairness", "jain_index")  # fields of `Summary` that need finish-time fairness by job
 
 

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from html import escape
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,9 @@ import numpy.typing as npt
 
 from envs.evaluation.aggregate import Aggregate, performance_profile, profile_thresholds
 from envs.evaluation.comparison import Comparison
+from envs.evaluation.episode import MEANS_OF_JOBS
 from envs.evaluation.statistics import Estimate
-from envs.metrics import job_completion_times, times_to_start
+from envs.metrics import job_completion_times
 from envs.performance import without_draw
 from envs.pictures.plots import COLOURS
 from envs.types import FloatArray
@@ -29,11 +29,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")  # of lines, with COLOURS: 28 disti
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 NUM_QUANTILES = 160  # points of a distribution
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # GPUs requested: the lower ends of the classes
-FIGURES: Mapping[str, Callable[[npt.NDArray[np.void]], FloatArray]] = {  # of jobs, by the words of titles
-    "JCT": job_completion_times,
-    "wait": itemgetter("wait"),
-    "time to start": times_to_start,
-}
+FIGURES = {"JCT": "mean_jct", "wait": "mean_wait", "time to start": "mean_time_to_start"}  # by the words of titles
 AXIS = {
     "gridcolor": "#e6e6e6",
     "zeroline": False,
@@ -277,7 +273,7 @@ class ComparisonCharts:
             for episode, jobs in zip(results, self.comparison.compared, strict=False):
                 rows = episode.rows(jobs)
                 place = classify(episode.workload)[rows["job"]]
-                sums += np.bincount(place, FIGURES[figure](rows), num_classes)
+                sums += np.bincount(place, MEANS_OF_JOBS[FIGURES[figure]](rows), num_classes)
                 counts += np.bincount(place, minlength=num_classes)
             with np.errstate(invalid="ignore"):
                 means = sums / counts

@@ -18,7 +18,7 @@ from envs.types import AllocationError, ClusterError, MurmurationError, Performa
 from envs.workloads import Workload, WorkloadSource
 
 ValidationFigures = dict[str, float]
-SUMMARY_FIGURES = ("p99_jct", "makespan", "mean_queueing_delay", "utilisation", "num_unfinished")
+SUMMARY_FIGURES = ("p99_jct", "makespan", "mean_wait", "mean_time_to_start", "utilisation", "num_unfinished")
 SHOWN, PLANNER = 3, "planner"  # how many baselines curves show, and one that they show in any case
 VALIDATION_SEED = 0  # seed of outages, estimates and draws: the same for every scheduler in every run
 

@@ -168,7 +168,7 @@ def draw_queue(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
     for i, waiting in enumerate(shown):
         y = top + 20 + 17 * i
         draw.rectangle((left, y + 2, left + 10, y + 12), fill=job_colour(waiting.job))
-        text = f"{waiting.job}: {waiting.num_gpus} GPU{'s' * (waiting.num_gpus > 1)}, {clock(waiting.waited)}"
+        text = f"{waiting.job}: {waiting.num_gpus} GPU{'s' * (waiting.num_gpus > 1)}, {clock(waiting.age)}"
         draw.text((left + 16, y), text, INK, font(12))
     if len(shown) < len(scene.waiting):
         draw.text((left, top + 20 + 17 * len(shown)), f"and {len(scene.waiting) - len(shown)} more", SOFT, font(12))

@@ -19,7 +19,7 @@ class WaitingJob:
 
     job: int
     num_gpus: int  # requested
-    waited: Seconds  # since its submission
+    age: Seconds  # since its submission
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Scene:
     def at(self, time: Seconds) -> "Scene":
         """Return the scene at a later time at which nothing else has changed."""
         later = time - self.time
-        waiting = [replace(job, waited=job.waited + later) for job in self.waiting]
+        waiting = [replace(job, age=job.age + later) for job in self.waiting]
         return replace(self, time=time, waiting=waiting)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from envs.evaluation.episode import EpisodeFigures, Remark
+from envs.evaluation.episode import MEANS_OF_JOBS, EpisodeFigures, Remark
 from envs.evaluation.failure import Failure
 from envs.evaluation.names import find_name
 from envs.evaluation.plain_values import plain
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
-from envs.metrics import Summary, job_completion_times, queueing_delays, slowdowns
+from envs.metrics import Summary
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
@@ -25,15 +25,15 @@ from envs.types.units import HOUR
 BOUND = "lower bound"  # row of the lower bound at the simulator's batch sizes
 ANY_BATCH = "lower bound, any batch"  # row of the bound that also holds for schedulers that choose batch sizes
 LEGEND = (  # of the columns, as the end of every caption
-    "Wait: submission to first start. Queue: share of rounds that leave a job waiting.",
+    "Wait: time without GPUs between submission and end. Time to start: submission to first start.",
+    "Queue: share of rounds that leave a job waiting.",
     "By cores, by memory, by network: share of running job-time that these limit; GPUs limit the rest.",
     "GPUs: share in use. Frag.: share of the free GPUs that a typical job could not use because of where they are.",
     "Slowdown: JCT / run time alone on the requested GPUs. Bounded: the same with run times of at least 10 s.",
     "Rho: finish-time fairness, JCT / time on an equal share of the cluster.",
     "CPU: CPU time of the scheduler per round; with the simulator's own for schedulers that are compiled as a whole.",
 )
-OF_JOBS = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
-ESTIMATED = (*OF_JOBS, "makespan")  # metrics with intervals and ratios
+ESTIMATED = (*MEANS_OF_JOBS, "makespan")  # metrics with intervals and ratios
 MINIMISED = {"mean_jct": "mean JCT", "makespan": "makespan"}
 
 
@@ -439,13 +439,13 @@ class Comparison:
         return [below, f"{', '.join(choosing)} {verb} batch sizes; only the second bound holds for {whom}."]
 
     def _values(self, metric: str) -> list[FloatArray]:
-        if metric not in OF_JOBS:  # a single figure for each workload
+        if metric not in MEANS_OF_JOBS:  # a single figure for each workload
             return [np.array([[value] for value in row]) for row in self._means(metric)]
 
         def of_run(results: Sequence[EpisodeFigures], workload: int, jobs: IntArray) -> FloatArray:
             if workload >= len(results):
                 return np.full(len(jobs), np.nan)
-            return OF_JOBS[metric](results[workload].rows(jobs))
+            return MEANS_OF_JOBS[metric](results[workload].rows(jobs))
 
         return [
             np.stack([of_run(results, workload, jobs) for results in self.episodes.values()])

@@ -1,13 +1,25 @@
 """The part of a run that a comparison needs, whether it was just played or recorded earlier."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from envs.metrics import Summary, figures_of_jobs, finish_time_fairness, finished_jobs, summarise
+from envs.metrics import (
+    Summary,
+    figures_of_jobs,
+    finish_time_fairness,
+    finished_jobs,
+    job_completion_times,
+    slowdowns,
+    summarise,
+    times_to_start,
+    waits,
+)
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray, Seconds
 from envs.workloads import Workload
@@ -16,14 +28,20 @@ JOB = np.dtype(  # the first five fields are those of `envs.simulation.result.RE
     [
         ("job", np.int64),
         ("submit_time", np.float64),  # all times in seconds; NaN for an event that never happened
-        ("start_time", np.float64),  # NaN too if it was not recorded
+        ("start_time", np.float64),
         ("finish_time", np.float64),
         ("ideal_duration", np.float64),
+        ("wait", np.float64),  # time without GPUs
         ("rho", np.float64),  # finish-time fairness; NaN if it was not recorded
     ]
 )
 
-OF_START = ("mean_queueing_delay", "p99_queueing_delay")  # fields of `Summary` that need the start of each job
+MEANS_OF_JOBS: Mapping[str, Callable[[npt.NDArray[np.void]], FloatArray]] = {  # of rows of dtype `JOB`
+    "mean_jct": job_completion_times,
+    "mean_wait": itemgetter("wait"),
+    "mean_time_to_start": times_to_start,
+    "mean_slowdown": slowdowns,
+}
 OF_RHO = ("mean_fairness", "worst_fairness", "jain_index")  # fields of `Summary` that need finish-time fairness by job
 
 
@@ -72,7 +90,7 @@ class EpisodeFigures:
         jobs = np.zeros(len(records), JOB)
         for name in ("job", "submit_time", "start_time", "finish_time", "ideal_duration"):
             jobs[name] = records[name]
-        jobs["rho"] = finish_time_fairness(run)[measured]
+        jobs["wait"], jobs["rho"] = waits(run)[measured], finish_time_fairness(run)[measured]
         last = run.workload.jobs["submit_time"][-1]
         finish = np.where(np.isnan(jobs["finish_time"]), run.end_time, jobs["finish_time"])
         return cls(
@@ -100,7 +118,7 @@ class EpisodeFigures:
     def summary(self, compared: IntArray) -> Summary:
         """Return the metrics over some of the jobs that finished, by their ids.
 
-        Queueing delay and finish-time fairness are over all jobs that finished if they are not known by job.
+        Finish-time fairness is over all jobs that finished if it is not known by job.
 
         Raises:
             ValueError: a compared job is not measured and finished in this run.
@@ -112,6 +130,6 @@ class EpisodeFigures:
             return self.own
         rows = self.rows(compared)
         rho: FloatArray = rows["rho"]
-        figures = figures_of_jobs(rows, rho)
-        unknown = OF_RHO * bool(np.isnan(rho).any()) + OF_START * bool(np.isnan(rows["start_time"]).any())
+        figures = figures_of_jobs(rows, rho, rows["wait"])
+        unknown = OF_RHO * bool(np.isnan(rho).any())
         return replace(self.own, **{name: value for name, value in figures.items() if name not in unknown})

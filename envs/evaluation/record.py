@@ -2,15 +2,15 @@
 
 A record is a text of JSON lines, a member of its task's archive (`envs.evaluation.archive`), which `unzip -p` prints.
 Its first line says what was played. Each further line is an episode (`EpisodeFigures`): its metrics with `DIGITS`
-significant digits, and the JCT of every measured job with `JOB_DIGITS`. The first line has a checksum of all that the
-record says, against mistakes, not against intent: anyone can compute it. `record_schema` states which values a record
-may have, and `record_checks` how they must agree.
+significant digits, and the JCT, wait and time to start of every measured job with `JOB_DIGITS`. The first line has a
+checksum of all that the record says, against mistakes, not against intent: anyone can compute it. `record_schema`
+states which values a record may have, and `record_checks` how they must agree.
 
 The rounding limits the size of the files. Metrics of episodes in which every scheduler finished the same jobs keep all
 their digits. In an episode in which another scheduler left jobs unfinished, means over the remaining jobs are computed
-from the rounded figures. Queueing delay and finish-time fairness are not recorded by job: they stay those of all jobs
-that the recorded scheduler finished. Bootstrap intervals, which comparisons of fewer than `MIN_WORKLOADS` episodes
-have, come from the rounded figures too, and there is none of the queueing delay.
+from the rounded figures. Finish-time fairness is not recorded by job: it stays that of all jobs that the recorded
+scheduler finished. Bootstrap intervals, which comparisons of fewer than `MIN_WORKLOADS` episodes have, come from the
+rounded figures too.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from envs.evaluation.episode import JOB, EpisodeFigures, Remark
 from envs.evaluation.record_checks import EpisodeCheck
 from envs.evaluation.record_schema import DIGITS, FORMAT, JOB_DIGITS, RecordError, check_episode, check_header, show
 from envs.evaluation.task import hash_text, to_hashable
-from envs.metrics import Summary
+from envs.metrics import Summary, job_completion_times, times_to_start
 from envs.simulation import WORLD_VERSION, Scenario, Setup, ThroughputTable
 from envs.simulation.world.ideal import ideal_throughput
 from envs.types import FloatArray, MurmurationError
@@ -135,7 +135,9 @@ def describe_episode(episode: EpisodeFigures) -> dict[str, Any]:
         "beyond": _round(episode.beyond, DIGITS),
         **({"named_plans": True} if episode.named_plans else {}),
         "summary": {name: _round(value, DIGITS) for name, value in dataclasses.asdict(episode.own).items()},
-        "jct": [_round(each, JOB_DIGITS) for each in (jobs["finish_time"] - jobs["submit_time"]).tolist()],
+        "jct": [_round(each, JOB_DIGITS) for each in job_completion_times(jobs).tolist()],
+        "wait": [_round(each, JOB_DIGITS) for each in jobs["wait"].tolist()],
+        "time_to_start": [_round(each, JOB_DIGITS) for each in times_to_start(jobs).tolist()],
     }
 
 
@@ -152,7 +154,8 @@ def restore_episode(values: Mapping[str, Any], workload: Workload, ideal: FloatA
     submit = workload.jobs["submit_time"][ids]
     jobs["job"], jobs["submit_time"], jobs["ideal_duration"] = ids, submit, ideal[ids]
     jobs["finish_time"] = submit + np.array(values["jct"], dtype=np.float64)
-    jobs["start_time"] = jobs["rho"] = np.nan
+    jobs["start_time"] = submit + np.array(values["time_to_start"], dtype=np.float64)
+    jobs["wait"], jobs["rho"] = values["wait"], np.nan
     texts = {None: math.nan, "inf": math.inf}
     summary = {name: texts.get(value, value) for name, value in values["summary"].items()}
     kept = ("num_late", "stay", "beyond", "num_rounds", "decision_seconds", "chose_batches")

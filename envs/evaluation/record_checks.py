@@ -1,7 +1,7 @@
 """How the values of a recorded episode must agree with its workload and with each other.
 
-JCTs have `JOB_DIGITS` significant digits, metrics `DIGITS`, so everything is compared within what rounding allows.
-Lower bounds are checked when schedulers are compared (`envs.evaluation.plausible`).
+Figures of jobs have `JOB_DIGITS` significant digits, metrics `DIGITS`, so everything is compared within what rounding
+allows. Lower bounds are checked when schedulers are compared (`envs.evaluation.plausible`).
 """
 
 import math
@@ -12,21 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from envs.evaluation.episode import OF_RHO, OF_START, EpisodeFigures
+from envs.evaluation.episode import OF_RHO, EpisodeFigures
 from envs.evaluation.record_schema import JOB_DIGITS, RecordError
-from envs.metrics import figures_of_jobs
+from envs.metrics import figures_of_jobs, times_to_start
 from envs.simulation import Scenario
 from envs.types import FloatArray, Seconds
 
 ROUNDING = 2e-8  # relative: twice that of a figure with 9 digits
-OF_JOBS = ("mean_jct", "p50_jct", "p99_jct", "mean_slowdown", "mean_bounded_slowdown", *OF_START, *OF_RHO)
+OF_WAIT = ("mean_wait", "p99_wait", "mean_time_to_start", "p99_time_to_start")
+OF_JOBS = ("mean_jct", "p50_jct", "p99_jct", "mean_slowdown", "mean_bounded_slowdown", *OF_WAIT, *OF_RHO)
 LIMITS = ("limited_by_gpus", "limited_by_cpus", "limited_by_memory", "limited_by_network")
 
 
-def half_units(jct: FloatArray) -> FloatArray:
-    """float64[n]: by how much JCTs that were rounded to `JOB_DIGITS` digits may differ from what they were."""
+def half_units(seconds: FloatArray) -> FloatArray:
+    """float64[n]: by how much figures that were rounded to `JOB_DIGITS` digits may differ from what they were."""
+    near = seconds * (1 + 1e-6)  # 100 s can have become 99.99999 s in a difference of two times
     with np.errstate(divide="ignore"):
-        return np.asarray(0.5000001 * 10.0 ** (np.floor(np.log10(jct)) - (JOB_DIGITS - 1)))
+        return np.asarray(0.5000001 * 10.0 ** (np.floor(np.log10(near)) - (JOB_DIGITS - 1)))
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class EpisodeCheck:
         self._check_figures_of_jobs()
         self._check_times()
         self._check_lateness()
-        self._check_waits_and_fairness()
+        self._check_waits()
+        self._check_fairness()
         self._check_cluster()
 
     @cached_property
@@ -77,10 +80,16 @@ class EpisodeCheck:
         if not holds:
             raise RecordError(f"{self.figures.workload.name}: {what}")
 
-    def _agree(self, name: str, found: float, slack: float) -> None:
+    def _agree(self, name: str, found: float, slack: float, of: str = "JCTs") -> None:
         stated = self._summary[name]
         near = math.isfinite(stated) and abs(stated - found) <= slack + ROUNDING * max(abs(found), abs(stated))
-        self._require(near, f"{name} is {stated:g}, but its JCTs give {found:g}")
+        self._require(near, f"{name} is {stated:g}, but its {of} give {found:g}")
+
+    def _agree_on_percentile(
+        self, name: str, q: float, seconds: FloatArray, slack: FloatArray, of: str = "JCTs"
+    ) -> None:
+        low, found, high = (float(np.percentile(seconds + sign * slack, q)) for sign in (-1, 0, 1))
+        self._agree(name, found, max(high - found, found - low), of)
 
     def _check_counts(self) -> None:
         jobs, said, workload = self.figures.jobs, self._summary, self.figures.workload
@@ -105,14 +114,11 @@ class EpisodeCheck:
                 self._require(math.isnan(self._summary[name]), f"{name} is a number, but no job finished")
             return
         rows, slack = self.figures.jobs[self._done], self._slack
-        found = figures_of_jobs(rows, rows["rho"])
+        found = figures_of_jobs(rows, rows["rho"], rows["wait"])
         ideal = rows["ideal_duration"]
         self._agree("mean_jct", found["mean_jct"], float(slack.mean()))
         for q in (50, 99):
-            low, high = (np.percentile(self._jct + sign * slack, q) for sign in (-1, 1))
-            self._agree(
-                f"p{q}_jct", found[f"p{q}_jct"], float(max(high - found[f"p{q}_jct"], found[f"p{q}_jct"] - low))
-            )
+            self._agree_on_percentile(f"p{q}_jct", q, self._jct, slack)
         self._agree("mean_slowdown", found["mean_slowdown"], float((slack / ideal).mean()))
         bounded = float((slack / np.maximum(ideal, 10.0)).mean())
         self._agree("mean_bounded_slowdown", found["mean_bounded_slowdown"], bounded)
@@ -165,13 +171,23 @@ class EpisodeCheck:
             f"beyond is {figures.beyond:g} s, but its JCTs give {least:g} to {highest:g} s",
         )
 
-    def _check_waits_and_fairness(self) -> None:
+    def _check_waits(self) -> None:
+        """Check that time to start <= wait <= JCT for each job, and that the metrics are those of the jobs."""
+        jobs, done = self.figures.jobs, self._done
+        wait, to_start = jobs["wait"], times_to_start(jobs)
+        noise = 4 * np.spacing(np.fmax(jobs["finish_time"], jobs["submit_time"] + wait))  # of differences of times
+        self._require(not np.isnan(to_start[done]).any(), "a job ended without a start")
+        self._require(not (to_start > wait + noise).any(), "a job has a longer time_to_start than wait")
+        self._require((wait[done] <= self._jct + noise[done]).all(), "a job has a longer wait than JCT")
+        for name, seconds in (("wait", wait[done]), ("time_to_start", to_start[done])) if done.any() else ():
+            slack, of = half_units(seconds) + noise[done], f"jobs' {name}"
+            self._agree(f"mean_{name}", float(seconds.mean()), float(slack.mean()), of)
+            self._agree_on_percentile(f"p99_{name}", 99, seconds, slack, of)
+
+    def _check_fairness(self) -> None:
         said, count = self._summary, len(self._jct)
         if not count:
             return
-        for name in OF_START:
-            most = said[name.replace("queueing_delay", "jct")] * (1 + ROUNDING)
-            self._require(0 <= said[name] <= most, f"{name} is {said[name]:g} s, but jobs need {most:g} s in all")
         if not np.isfinite(self.figures.jobs["ideal_duration"][self._done]).all():
             return  # a gang that does not fit on any one type has no fairness
         mean, worst, jain = (said[name] for name in OF_RHO)

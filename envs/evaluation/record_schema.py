@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 from envs.metrics import Summary
 from envs.types import MurmurationError
 
-FORMAT = 2  # version of the files; format 1 had no checksum
+FORMAT = 3  # version of the files; format 1 had no checksum, format 2 no waits
 DIGITS = 9  # significant digits of the metrics of an episode
 JOB_DIGITS = 3  # of the figures of jobs
 MOST = 1e18  # the largest number, in any unit
@@ -71,6 +71,7 @@ HEADER: Mapping[str, Check] = {
     "digits": lambda value: is_count(value) and value == JOB_DIGITS,
     "checksum": is_hash,
 }
+OF_EACH = ("jct", "wait", "time_to_start")  # figures of every measured job, in seconds
 EPISODE: Mapping[str, Check] = {
     "workload": is_text,
     "num_rounds": is_count,
@@ -80,7 +81,7 @@ EPISODE: Mapping[str, Check] = {
     "stay": is_amount,
     "beyond": is_amount,
     "summary": lambda value: isinstance(value, dict),
-    "jct": lambda value: isinstance(value, list),
+    **dict.fromkeys(OF_EACH, lambda value: isinstance(value, list)),
 }
 OPTIONAL: Mapping[str, Check] = {"named_plans": lambda value: value is True}
 COUNTS = ("num_measured", "num_unfinished", "num_compared", "preemptions", "restarts")
@@ -121,11 +122,21 @@ def check_episode(line: object, number: int) -> None:
     """
     values = _check_keys(line, EPISODE, OPTIONAL, f"episode {number}")
     _check_keys(values["summary"], SUMMARY, {}, f"episode {number}: summary")
-    for place, jct in enumerate(values["jct"]):
-        if jct is not None and not (is_amount(jct, JOB_DIGITS) and jct > 0):
-            raise RecordError(
-                f"episode {number}: JCT {place} is {show(jct)}; it must be above 0 s, with {JOB_DIGITS} digits"
-            )
+    for name in OF_EACH:
+        if len(values[name]) != len(values["jct"]):
+            raise RecordError(f"episode {number}: has {len(values['jct'])} JCTs, but {name} of {len(values[name])}")
+        for place, seconds in enumerate(values[name]):
+            if not _is_of_job(name, seconds):
+                above = "above 0 s" if name == "jct" else "0 s or more"
+                said = f"{name} {place} is {show(seconds)}; it must be {above}, with {JOB_DIGITS} digits"
+                raise RecordError(f"episode {number}: {said}")
+
+
+def _is_of_job(name: str, seconds: object) -> bool:
+    """Whether a job may have this figure of `OF_EACH`: it always has a wait, and others if it ended or started."""
+    if seconds is None:
+        return name != "wait"
+    return is_amount(seconds, JOB_DIGITS) and (seconds != 0 or name != "jct")
 
 
 def _check_keys(line: object, required: Mapping[str, Check], optional: Mapping[str, Check], of: str) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from envs.metrics.jobs import (
     finish_time_fairness,
     jain_index,
     job_completion_times,
-    queueing_delays,
     slowdowns,
+    times_to_start,
+    waits,
 )
 from envs.metrics.summary import (
     LimitShares,
@@ -26,16 +27,27 @@ from envs.metrics.summary import (
     queue_share,
     summarise,
 )
-from envs.metrics.timeline import SEGMENT, gpus_held, jobs_in_system, jobs_waiting, measured_span, segments
+from envs.metrics.timeline import (
+    SEGMENT,
+    WAIT,
+    find_waits,
+    gpus_held,
+    jobs_in_system,
+    jobs_waiting,
+    measured_span,
+    segments,
+)
 
 __all__ = [
     "SEGMENT",
+    "WAIT",
     "LimitShares",
     "Summary",
     "average_contention",
     "bounded_slowdowns",
     "censored_completion_times",
     "figures_of_jobs",
+    "find_waits",
     "finish_time_fairness",
     "finished_jobs",
     "fragmentation",
@@ -51,9 +63,10 @@ __all__ = [
     "measured_span",
     "percentile",
     "queue_share",
-    "queueing_delays",
     "segments",
     "slowdowns",
     "summarise",
+    "times_to_start",
     "utilisation",
+    "waits",
 ]

@@ -1,14 +1,15 @@
 """Metrics of single jobs: pure functions of records (dtype `envs.simulation.result.RECORD`), in their order.
 
 Every function takes any selection of a run's records and returns float64[num_records]. Times of events that did not
-happen are NaN: an unfinished job has no completion time, and a job that never ran has no queueing delay.
+happen are NaN: an unfinished job has no completion time, and a job that never ran has no time to its start.
 `envs.metrics.summary` computes means and counts such jobs separately.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from envs.metrics.timeline import departures, jobs_in_system
+from envs.metrics.timeline import departures, find_waits, jobs_in_system
+from envs.simulation.log import EventKind
 from envs.simulation.result import RunResult
 from envs.types import FloatArray, Seconds
 
@@ -26,11 +27,22 @@ def censored_completion_times(records: JobRecords, end_time: Seconds) -> FloatAr
     return np.asarray(finish - records["submit_time"], dtype=np.float64)
 
 
-def queueing_delays(records: JobRecords) -> FloatArray:
-    """First start - submit, in seconds (Tiresias, NSDI'19); NaN for jobs that never started.
+def waits(result: RunResult) -> FloatArray:
+    """Time without GPUs between submission and end, in seconds, of every record: the sum of all its `find_waits`.
 
-    Waiting after a preemption is part of the JCT but not of this delay.
+    It includes the time after a preemption or a failure, and none in which the job starts or restarts on GPUs that it
+    holds. So wait + time with GPUs = JCT. Of an unfinished job it is the time without GPUs up to the end of the run.
+    NaN for jobs whose arrival is not in the log.
     """
+    found, events = find_waits(result.log, result.end_time), result.log.events
+    seconds = np.full(len(result.workload), np.nan)
+    seconds[events["job"][events["kind"] == EventKind.ARRIVE]] = 0.0
+    seconds += np.bincount(found["job"], found["end"] - found["start"], minlength=len(seconds))
+    return np.asarray(seconds[result.records["job"]])
+
+
+def times_to_start(records: JobRecords) -> FloatArray:
+    """First start - submit, in seconds; NaN for jobs that never started. It is the first part of a job's wait."""
     return np.asarray(records["start_time"] - records["submit_time"], dtype=np.float64)
 
 

@@ -31,8 +31,10 @@ class Summary:
     p99_jct: float
     mean_jct_censored: float  # over all measured jobs, unfinished ones until the end: a lower bound
     makespan: float
-    mean_queueing_delay: float
-    p99_queueing_delay: float
+    mean_wait: float  # time without GPUs, from submission to end
+    p99_wait: float
+    mean_time_to_start: float  # from submission to the first start
+    p99_time_to_start: float
     mean_slowdown: float
     mean_bounded_slowdown: float
     mean_fairness: float  # finish-time fairness rho
@@ -101,7 +103,9 @@ def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
     return Summary(
         num_measured=len(measured),
         num_unfinished=len(measured) - len(own),
-        **figures_of_jobs(records[chosen], job_metrics.finish_time_fairness(result)[chosen]),
+        **figures_of_jobs(
+            records[chosen], job_metrics.finish_time_fairness(result)[chosen], job_metrics.waits(result)[chosen]
+        ),
         mean_jct_censored=mean(job_metrics.censored_completion_times(measured, result.end_time)),
         makespan=makespan(result),
         utilisation=cluster_metrics.utilisation(result),
@@ -118,21 +122,24 @@ def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
     )
 
 
-def figures_of_jobs(rows: job_metrics.JobRecords, rho: FloatArray) -> dict[str, Any]:
+def figures_of_jobs(rows: job_metrics.JobRecords, rho: FloatArray, wait: FloatArray) -> dict[str, Any]:
     """Compute the figures of `Summary` that depend on which jobs are compared, by the names of its fields.
 
     Args:
         rows: [n], the compared jobs, with the times and the ideal duration of `RECORD`.
         rho: float64[n], their finish-time fairness.
+        wait: float64[n], their time without GPUs.
     """
-    jct, delay = job_metrics.job_completion_times(rows), job_metrics.queueing_delays(rows)
+    jct, to_start = job_metrics.job_completion_times(rows), job_metrics.times_to_start(rows)
     return {
         "num_compared": len(rows),
         "mean_jct": mean(jct),
         "p50_jct": percentile(jct, 50),
         "p99_jct": percentile(jct, 99),
-        "mean_queueing_delay": mean(delay),
-        "p99_queueing_delay": percentile(delay, 99),
+        "mean_wait": mean(wait),
+        "p99_wait": percentile(wait, 99),
+        "mean_time_to_start": mean(to_start),
+        "p99_time_to_start": percentile(to_start, 99),
         "mean_slowdown": mean(job_metrics.slowdowns(rows)),
         "mean_bounded_slowdown": mean(job_metrics.bounded_slowdowns(rows)),
         "mean_fairness": mean(rho),

@@ -1,4 +1,4 @@
-"""Intervals in which jobs held GPUs, computed from the event log; every metric of the cluster uses them."""
+"""Intervals in which jobs held GPUs, or waited for them, computed from the event log; metrics use them."""
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,14 @@ SEGMENT = np.dtype(
         ("beside", np.int64),  # the job whose GPUs it shares, so that they are counted as that one's; -1 for none
     ]
 )
+WAIT = np.dtype(
+    [
+        ("job", np.int64),
+        ("start", np.float64),  # seconds
+        ("end", np.float64),
+        ("event", np.int64),  # row of the event that made the job wait: ARRIVE, STOP or INTERRUPT
+    ]
+)
 
 
 def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
@@ -26,11 +34,7 @@ def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
     held while a job restarts on them, because no other job can use them. Of two jobs that share GPUs, the one that held
     them first holds them for itself, until it leaves: a stay of the other one is cut there.
     """
-    events = log.events
-    by_job = np.lexsort((np.arange(len(events)), events["job"]))
-    next_time = np.full(len(events), end_time)
-    same_job = events["job"][by_job[1:]] == events["job"][by_job[:-1]]
-    next_time[by_job[:-1][same_job]] = events["time"][by_job[1:][same_job]]
+    events, next_time = log.events, _next_times(log, end_time)
     holds = np.flatnonzero(np.isin(events["kind"], (EventKind.START, EventKind.RESIZE)))
     counts = events["num_shares"][holds]
     event = np.repeat(holds, counts)
@@ -42,6 +46,31 @@ def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
     if (found["beside"] >= 0).any():
         found = _cut_where_owners_leave(log, found, event)
     return found[found["end"] > found["start"]]
+
+
+def find_waits(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
+    """Return the intervals in which jobs had no GPUs (dtype `WAIT`), by start; those of no length are left out.
+
+    A job waits from its submission, a preemption or a failure of its node until a decision gives it GPUs, or until
+    `end_time`. It does not wait while it starts or restarts on GPUs that it holds.
+    """
+    events = log.events
+    rows = np.flatnonzero(np.isin(events["kind"], (EventKind.ARRIVE, EventKind.STOP, EventKind.INTERRUPT)))
+    found = np.zeros(len(rows), WAIT)
+    found["job"], found["event"] = events["job"][rows], rows
+    found["start"], found["end"] = events["time"][rows], _next_times(log, end_time)[rows]
+    found = found[found["end"] > found["start"]]
+    return found[np.argsort(found["start"], kind="stable")]
+
+
+def _next_times(log: EventLog, end_time: Seconds) -> FloatArray:
+    """float64[num_events]: time of the next event of the same job, or `end_time`."""
+    events = log.events
+    by_job = np.lexsort((np.arange(len(events)), events["job"]))
+    next_time = np.full(len(events), end_time)
+    same_job = events["job"][by_job[1:]] == events["job"][by_job[:-1]]
+    next_time[by_job[:-1][same_job]] = events["time"][by_job[1:][same_job]]
+    return next_time
 
 
 def _cut_where_owners_leave(log: EventLog, held: npt.NDArray[np.void], event: IntArray) -> npt.NDArray[np.void]:

@@ -92,7 +92,7 @@ class TaskRecords:
         try:
             record = read_record(self.archive, scheduler)
         except MurmurationError as error:
-            return f"is damaged: {error}"
+            return f"cannot be read: {error}"
         header, now = record.header, RecordHeader(scheduler, "", "", configuration, 0, "")
         if (header.scheduler, header.task) != (scheduler, self.title):
             return f"is of {show(header.scheduler)} in {show(header.task)}"
@@ -240,12 +240,12 @@ def count_remarks(archive: Path) -> str:
     """
     names = list_recorded(archive)
     library = library_configurations(names)
-    counts = {"of other sources": 0, "without a source hash": 0, "damaged": 0}
+    counts = {"of other sources": 0, "without a source hash": 0, "unreadable": 0}
     for name, now in library.items():
         try:
             remark = remark_on(read_record(archive, name).header, now)
         except MurmurationError:
-            counts["damaged"] += 1
+            counts["unreadable"] += 1
             continue
         counts["of other sources"] += remark == OTHER_SOURCES
         counts["without a source hash"] += remark == BEFORE_SOURCES

@@ -6,7 +6,7 @@ import re
 from envs.evaluation.comparison import Comparison
 from murmuration.reports.table import all_columns
 
-NOT_IN_TASKS = ("p50", "slowdown", "bounded", "makespan", "frag.", "preempted", "restarts")  # columns
+NOT_IN_TASKS = ("p50", "time to start", "slowdown", "bounded", "makespan", "frag.", "preempted", "restarts")  # columns
 
 
 def markdown_page(comparison: Comparison) -> str:

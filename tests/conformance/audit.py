@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from envs.metrics import censored_completion_times, times_to_start, waits
 from envs.performance import PerformanceModel
 from envs.simulation import EventKind, RunResult, Scenario
 from envs.simulation.world.throughput import level_nodes, node_level
@@ -13,11 +14,12 @@ Held = dict[NodeId, int]  # GPUs by node; empty while a job holds none
 
 
 def check_run(result: RunResult, performance: PerformanceModel, scenario: Scenario) -> None:
-    """Assert order, capacity, work and service of one run."""
+    """Assert order, capacity, work, service and waits of one run."""
     check_order(result)
     check_capacity(result)
     check_work(result, performance, scenario)
     check_service(result)
+    check_waits(result)
 
 
 def check_order(result: RunResult) -> None:
@@ -74,6 +76,17 @@ def check_service(result: RunResult) -> None:
             (end - begin) * sum(held.values()) for begin, end, held in stays(result, record.job.id)
         )
         np.testing.assert_allclose(record.attained_service, service, rtol=1e-9, atol=1e-6)
+
+
+def check_waits(result: RunResult) -> None:
+    """Check that a job waits whenever it holds no GPUs, at least until its first start."""
+    wait, to_start = waits(result), times_to_start(result.records)
+    held = np.array([sum(end - begin for begin, end, gpus in stays(result, job) if gpus) for job in range(len(wait))])
+    in_system = censored_completion_times(result.records, result.end_time)
+    np.testing.assert_allclose(wait + held, in_system, rtol=1e-9, atol=1e-6)
+    begun = ~np.isnan(to_start)
+    assert (wait[begun] >= to_start[begun]).all()
+    assert (wait[~begun] == in_system[~begun]).all()
 
 
 def stays(result: RunResult, job: JobId) -> Iterator[tuple[Seconds, Seconds, Held]]:

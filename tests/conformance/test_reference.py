@@ -12,6 +12,7 @@ import pytest
 
 from baselines import Fifo, Las, Optimus, Random, Srtf, Tiresias
 from baselines.parts.linear_gaussian import LinearGaussian
+from envs.metrics import waits
 from envs.performance import EFFICIENCY_SETTINGS, BatchSizes, DrawnModel, TableModel, default_model, name_of_draw
 from envs.performance.contention import MODES
 from envs.scheduling import ClusterView, Scheduler
@@ -28,6 +29,7 @@ from envs.types import (
     JobId,
     PerformanceError,
 )
+from tests.conformance.audit import check_waits
 from tests.conformance.plain_defaults import PlainMeanCurve, PlainPooledHistory
 from tests.conformance.random_worlds import LINKS, RandomWorld, Whims, Workshop, random_world
 
@@ -212,6 +214,8 @@ def compare_results(world: RandomWorld, one: RunResult, other: RunResult) -> Non
         pytest.fail(f"{world.name}: logs differ beyond their events")
     for name in one.records.dtype.names or ():
         np.testing.assert_array_equal(one.records[name], other.records[name], f"{world.name}: {name}")
+    np.testing.assert_array_equal(waits(one), waits(other), f"{world.name}: wait")
+    check_waits(one)
     for result in (one, other):
         assert result.limited is not None
     same(world, "what limits jobs", repr(one.limited), repr(other.limited))  # as text, since NaN differs from itself

@@ -1,18 +1,21 @@
 """Shortest remaining time first on schedules worked by hand."""
 
 from baselines import Srtf
+from envs.metrics import times_to_start, waits
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, places, play, restarts, times, two_nodes
 
 
 def test_preemption_and_restart_of_a_gang_over_two_nodes():
     """t=0: A on both nodes, 10 s to go. t=4: B needs 3 s, A still 6: B takes A's GPUs until 7. A restarts at 7,
-    processes again from 9 on (restart delay 2), and ends 6 s later.
+    processes again from 9 on (restart delay 2), and ends 6 s later. So A waits from 4 to 7, and not while it restarts.
     """
     result = play(Srtf(), jobs((0, 8, 10), (4, 4, 3)), two_nodes(), restart_delay=2)
     assert times(result) == [(0, 15), (4, 7)]
     assert places(result, 0) == [(0, {0: 4, 1: 4}), (7, {0: 4, 1: 4})]
     assert [record.num_preemptions for record in result] == [1, 0]
     assert restarts(result) == [1, 0]
+    assert waits(result).tolist() == [3, 0]
+    assert times_to_start(result.records).tolist() == [0, 0]
 
 
 def test_longer_jobs_do_not_preempt():

@@ -29,7 +29,7 @@ from envs.evaluation.record import (
     write_record,
 )
 from envs.evaluation.record_checks import EpisodeCheck
-from envs.evaluation.record_schema import DIGITS, JOB_DIGITS, RecordError, check_episode
+from envs.evaluation.record_schema import DIGITS, JOB_DIGITS, OF_EACH, RecordError, check_episode
 from envs.metrics import figures_of_jobs
 from envs.performance import IdealModel
 from envs.simulation import RunResult, Scenario, Setup, Simulator, run_episode
@@ -48,8 +48,6 @@ HEADER = RecordHeader("s", "toy-v1", "0123456789ab", {"_target_": "a.B", "size":
 UNKNOWABLE = {  # what no other value of a record tells; all of them have a range
     "num_rounds",
     "decision_seconds",
-    "mean_queueing_delay",
-    "p99_queueing_delay",
     "mean_fairness",
     "worst_fairness",
     "jain_index",
@@ -168,11 +166,11 @@ FACTORS = (1 + 1e-9, 1.001, 0.98, 1.03, 0.5, 2.0, 0.001, 1000.0)
 def mutations(lines: Lines, rng: np.random.Generator, count: int) -> Iterator[tuple[tuple[Any, ...], Any, Lines]]:
     """Yield records of which one value is another one, or is missing, with its place."""
     every = [at for at in places(lines) if at[-1] != "checksum"]
-    numbers = [at for at in every if isinstance(value_at(lines, at), int | float)]
+    numbers = [at for at in every if isinstance(value := value_at(lines, at), int | float) and value]
     for number in range(count):
         if number % 2:
             at, factor = numbers[rng.integers(len(numbers))], FACTORS[rng.integers(len(FACTORS))]
-            digits = JOB_DIGITS if "jct" in at else DIGITS
+            digits = JOB_DIGITS if len(at) == 3 and at[1] in OF_EACH else DIGITS
             yield at, factor, change(lines, at, float(f"{value_at(lines, at) * factor:.{digits}g}"))
         else:
             at, to = every[rng.integers(len(every))], rng.integers(len(NO_NUMBERS) + 1)
@@ -202,7 +200,7 @@ def test_every_changed_value_is_refused(count: int, world: str, lines: Lines, tm
     """The checksum sees what the other checks do not; both say so in one line."""
     path, found = tmp_path / "toy-v1.zip", Counter[str]()
     for at, to, changed in mutations(lines, np.random.default_rng(1), count):
-        if changed == lines:  # a factor on 0
+        if changed == lines:  # rounded to what it was
             continue
         write_text(path, changed)
         said = refusal(path, world)
@@ -246,7 +244,7 @@ def test_every_changed_byte_is_refused_or_changes_nothing(count: int, world: str
 def test_with_a_new_checksum_only_what_nothing_tells_can_be_changed(
     count: int, world: str, lines: Lines, tmp_path: Any
 ) -> None:
-    """Single JCTs may change within the rounding of their mean; the mean itself and all that is shown of it may not."""
+    """Figures of a job may change within the rounding of their mean; the mean and all that is shown of it may not."""
     path, found = tmp_path / "toy-v1.zip", Counter[str]()
     for at, to, changed in mutations(lines, np.random.default_rng(3), count):
         if at[0] == 0 or len(changed) != len(lines) or changed == lines:
@@ -259,11 +257,13 @@ def test_with_a_new_checksum_only_what_nothing_tells_can_be_changed(
             found["refused"] += 1
             continue
         name = next(key for key in reversed(at) if isinstance(key, str))
-        if name == "jct" and len(at) == 3 and isinstance(to, float):
+        if name in OF_EACH and lines[at[0]]["jct"][at[2]] is None:
+            found["of an unfinished job"] += 1
+        elif name in OF_EACH and isinstance(to, float):
             before, after = value_at(lines, at), value_at(changed, at)
-            mean = np.mean([each for each in lines[at[0]]["jct"] if each is not None])
+            mean = np.mean([each for each in lines[at[0]][name] if each is not None])
             assert abs(after - before) < 0.006 * mean * len(lines[at[0]]["jct"]), (at, before, after)
-            found["jct within rounding of the mean"] += 1
+            found["figure of a job within rounding of the mean"] += 1
         elif isinstance(to, float) and 0.99 < to < 1.01 and name not in UNKNOWABLE:
             found["metric within rounding of its jcts"] += 1
         else:
@@ -278,11 +278,12 @@ def consistent(lines: Lines, jct: Callable[[dict[str, Any], int], list[float | N
     changed = copy.deepcopy(lines)
     for line, workload, figures in zip(changed[1:], WORKLOADS, played("all end"), strict=True):
         line["jct"] = jct(line, len(line["jct"]))
+        line["wait"] = line["time_to_start"] = [0] * len(line["jct"])
         ideal = ideal_durations([workload], SETUPS["all end"])[0]
         rows = restore_episode(line, workload, ideal).jobs
         finish, last = rows["finish_time"], workload.jobs["submit_time"][-1]
-        own = {**dataclasses.asdict(figures.own), **figures_of_jobs(rows, rows["rho"])}
-        own.update(mean_queueing_delay=0.0, p99_queueing_delay=0.0, mean_jct_censored=own["mean_jct"])
+        own = {**dataclasses.asdict(figures.own), **figures_of_jobs(rows, rows["rho"], rows["wait"])}
+        own["mean_jct_censored"] = own["mean_jct"]
         own.update(mean_fairness=own["mean_slowdown"], worst_fairness=own["mean_slowdown"], jain_index=1.0)
         own["makespan"] = finish.max() - rows["submit_time"].min()
         line["summary"] = {

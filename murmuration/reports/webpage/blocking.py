@@ -11,35 +11,12 @@ from envs.simulation import EventKind, RunResult
 from envs.types import BoolArray, FloatArray, IntArray, JobId, Seconds
 from murmuration.reports.table import duration, share
 
-WAIT = np.dtype(
-    [
-        ("job", np.int64),
-        ("start", np.float64),  # seconds
-        ("end", np.float64),
-        ("event", np.int64),  # row of the event that made the job wait: ARRIVE, STOP or INTERRUPT
-    ]
-)
 MOST_NAMED = 4
 
 
 def gpus_in_words(number: int) -> str:
     """Return "1 GPU", "2 GPUs" and so on."""
     return f"{number} GPU{'s' if number > 1 else ''}"
-
-
-def find_waits(result: RunResult) -> npt.NDArray[np.void]:
-    """Return the intervals in which jobs waited for GPUs (dtype `WAIT`), by start; those of no length are left out."""
-    events = result.log.events
-    by_job = np.lexsort((np.arange(len(events)), events["job"]))
-    until = np.full(len(events), result.end_time)
-    same = events["job"][by_job[1:]] == events["job"][by_job[:-1]]
-    until[by_job[:-1][same]] = events["time"][by_job[1:][same]]
-    rows = np.flatnonzero(np.isin(events["kind"], (EventKind.ARRIVE, EventKind.STOP, EventKind.INTERRUPT)))
-    found = np.zeros(len(rows), WAIT)
-    found["job"], found["event"] = events["job"][rows], rows
-    found["start"], found["end"] = events["time"][rows], until[rows]
-    found = found[found["end"] > found["start"]]
-    return found[np.argsort(found["start"], kind="stable")]
 
 
 class Blocking:

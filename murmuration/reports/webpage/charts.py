@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from envs.evaluation.aggregate import Aggregate, performance_profile, profile_thresholds
 from envs.evaluation.comparison import Comparison
+from envs.evaluation.episode import MEANS_OF_JOBS
 from envs.evaluation.statistics import Estimate
-from envs.metrics import job_completion_times, queueing_delays
+from envs.metrics import job_completion_times
 from envs.performance import without_draw
 from envs.pictures.plots import COLOURS
 from envs.types import FloatArray
@@ -28,6 +29,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")  # of lines, with COLOURS: 28 disti
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 NUM_QUANTILES = 160  # points of a distribution
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # GPUs requested: the lower ends of the classes
+FIGURES = {"JCT": "mean_jct", "wait": "mean_wait", "time to start": "mean_time_to_start"}  # by the words of titles
 AXIS = {
     "gridcolor": "#e6e6e6",
     "zeroline": False,
@@ -142,7 +144,7 @@ class ComparisonCharts:
         return chart(traces, horizontal, axis("share of jobs", tickformat=".0%"))
 
     def by_size(self, figure: str) -> Chart:
-        """Mean JCT or mean wait ("JCT", "wait") of jobs by the GPUs that they request."""
+        """A mean of `FIGURES` of jobs by the GPUs that they request."""
         known = self.means_by(figure, self.size_classes)
         unit, word = unit_of(known)
         labels = [f"{size}+" if size == SIZES[-1] else str(size) for size in SIZES]
@@ -162,7 +164,7 @@ class ComparisonCharts:
         return chart(traces, names, log_or_linear(f"mean {figure} ({word})", figure))
 
     def by_model(self, figure: str) -> Chart:
-        """Mean JCT or mean wait ("JCT", "wait") of jobs by model."""
+        """A mean of `FIGURES` of jobs by model."""
         models = sorted(
             {
                 model
@@ -179,7 +181,7 @@ class ComparisonCharts:
             len(models),
         )
         unit, word = unit_of(known)
-        first = next((name for name in (*self.shown, *known) if name in known), None)  # a recorded one has no waits
+        first = next((name for name in (*self.shown, *known) if name in known), None)
         reference = known[first] if first is not None else np.full(len(models), np.nan)
         order = [row for row in np.argsort(np.nan_to_num(reference)) if not math.isnan(reference[row])]
         traces = [
@@ -265,14 +267,13 @@ class ComparisonCharts:
         self, figure: str, classify: Callable[[Any], npt.NDArray[np.int64]], num_classes: int = len(SIZES)
     ) -> Mapping[str, FloatArray]:
         """Return means over the compared jobs by scheduler: float64[num_classes]; nothing for one without figures."""
-        metric = {"JCT": job_completion_times, "wait": queueing_delays}[figure]
         found = {}
         for name, results in self.comparison.episodes.items():
             sums, counts = np.zeros(num_classes), np.zeros(num_classes)
             for episode, jobs in zip(results, self.comparison.compared, strict=False):
                 rows = episode.rows(jobs)
                 place = classify(episode.workload)[rows["job"]]
-                sums += np.bincount(place, metric(rows), num_classes)
+                sums += np.bincount(place, MEANS_OF_JOBS[FIGURES[figure]](rows), num_classes)
                 counts += np.bincount(place, minlength=num_classes)
             with np.errstate(invalid="ignore"):
                 means = sums / counts
@@ -323,8 +324,8 @@ def log_axis(title: str, values: npt.ArrayLike = ()) -> dict[str, Any]:
 
 
 def log_or_linear(title: str, figure: str) -> dict[str, Any]:
-    """Return a logarithmic axis; a linear one for waits, which may be 0."""
-    return axis(title, rangemode="tozero") if figure == "wait" else log_axis(title)
+    """Return a logarithmic axis; a linear one for times without GPUs, which may be 0."""
+    return log_axis(title) if figure == "JCT" else axis(title, rangemode="tozero")
 
 
 def chart(traces: Sequence[Mapping[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any]) -> Chart:

@@ -17,7 +17,7 @@ from envs.evaluation.plain_values import plain
 from envs.pictures.gantt import TimeAxis
 from envs.simulation import WORLD_VERSION, RunResult, Setup
 from murmuration.reports.page import lines_of_missing
-from murmuration.reports.webpage.charts import Chart, ComparisonCharts
+from murmuration.reports.webpage.charts import FIGURES, Chart, ComparisonCharts
 from murmuration.reports.webpage.explorer import explorer, explorer_data
 from murmuration.reports.webpage.schedules import common_axis, schedule_chart
 from murmuration.reports.webpage.stays import StayThroughputs
@@ -98,9 +98,9 @@ def comparison_sections(comparison: Comparison, charts: ComparisonCharts, drawn:
         drawn["by_workload"] = charts.by_workload()
         said = f"Every mark is one workload; below the dotted line, a scheduler is better than {charts.rival}."
         found.append(section(f"Workload by workload, against {charts.rival}", slot("by_workload"), said))
-    for figure, words in (("JCT", "JCT"), ("wait", "Wait before the first start")):
+    for figure in FIGURES:
         if any(charts.means_by(figure, charts.size_classes)):
-            name = figure.lower()
+            name, words = figure.lower().replace(" ", "_"), figure[0].upper() + figure[1:]
             drawn |= {f"{name}_by_size": charts.by_size(figure), f"{name}_by_model": charts.by_model(figure)}
             found.append(section(f"{words} by job size and by model", pair(f"{name}_by_size", f"{name}_by_model")))
     return found

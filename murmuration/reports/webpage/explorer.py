@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from envs.metrics import find_waits
 from envs.performance import without_draw
 from envs.pictures.gantt import TimeAxis
 from envs.simulation import RunResult
 from envs.types import FloatArray
-from murmuration.reports.webpage.blocking import Blocking, find_waits, gpus_in_words
+from murmuration.reports.webpage.blocking import Blocking, gpus_in_words
 from murmuration.reports.webpage.schedules import size_legend, within
 from murmuration.reports.webpage.stays import find_stays
 
@@ -42,7 +43,8 @@ def history_of(run: RunResult, span: TimeAxis) -> dict[str, Any]:
 
     Times are in units of the axis. Stays are those of `schedule_chart`, in its order.
     """
-    stays, waits, blocking = within(find_stays(run), span), within(find_waits(run), span), Blocking(run)
+    stays, blocking = within(find_stays(run), span), Blocking(run)
+    waits = within(find_waits(run.log, run.end_time), span)
     return {
         "gpus": run.cluster.num_gpus,
         "stays": [

@@ -20,6 +20,7 @@ from baselines.rubick.scheduler import Rubick
 from baselines.synergy.scheduler import Synergy
 from envs.cluster import NodeGroup, build_cluster
 from envs.evaluation.files import write_frame
+from envs.metrics import waits
 from envs.performance import rubick_cost
 from envs.performance.rubick.measured import MeasuredModel
 from envs.scheduling import ClusterView, Scheduler
@@ -160,14 +161,14 @@ def figures(result: RunResult, measured: MeasuredModel) -> dict[str, float]:
     if guaranteed.any():
         kept = [time_at_level(result, measured, int(job)) for job in records["job"][guaranteed]]
         strict, eased, whole = np.array(kept).sum(axis=0)
-        waits = (records["start_time"] - records["submit_time"])[guaranteed] / HOUR
+        wait = waits(result)[guaranteed] / HOUR
         found |= {
             "guaranteed_jct": float(np.nanmean(jct[guaranteed])),
             "best_effort_jct": float(np.nanmean(jct[~guaranteed])),
             "at_level": strict / whole,
             "at_eased_level": eased / whole,
-            "wait": float(np.nanmean(waits)),
-            "longest_wait": float(np.nanmax(waits)),
+            "wait": float(wait.mean()),
+            "longest_wait": float(wait.max()),
             "stops": int(records["num_preemptions"][guaranteed].sum()),
         }
     return found

@@ -1,5 +1,7 @@
 """Metrics of single jobs, worked by hand on `three_jobs`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,10 +14,11 @@ from envs.metrics import (
     finish_time_fairness,
     jain_index,
     job_completion_times,
-    queueing_delays,
     slowdowns,
+    times_to_start,
+    waits,
 )
-from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
+from tests.unit.metrics.fabricated import Told, fabricated, three_jobs, told_log
 
 
 @pytest.fixture
@@ -37,12 +40,19 @@ def test_censored_completion_cuts_at_the_end(unfinished):
     assert censored_completion_times(unfinished.records, 20).tolist() == [20, 15, 2]
 
 
-def test_queueing_delay_ends_with_the_first_start():
-    assert queueing_delays(three_jobs().records).tolist() == [0, 0, 8]
+def test_a_wait_includes_the_time_after_a_preemption_and_the_time_to_start_does_not():
+    """B is without GPUs from 3 to 4."""
+    assert times_to_start(three_jobs().records).tolist() == [0, 0, 8]
+    assert waits(three_jobs()).tolist() == [0, 1, 8]
 
 
-def test_a_job_that_never_started_has_no_queueing_delay(unfinished):
-    np.testing.assert_array_equal(queueing_delays(unfinished.records), [np.nan, 1, 1])
+def test_a_job_that_never_started_has_waited_until_the_end_and_has_no_time_to_start(unfinished):
+    np.testing.assert_array_equal(times_to_start(unfinished.records), [np.nan, 1, 1])
+    assert waits(unfinished).tolist() == [20, 1, 1]
+
+
+def test_without_a_log_no_wait_is_known():
+    assert np.isnan(waits(replace(three_jobs(), log=told_log([])))).all()
 
 
 def test_slowdown_is_relative_to_running_alone():
@@ -142,5 +152,5 @@ def test_shifting_all_times_changes_no_metric_of_jobs(result):
     moved = records.copy()
     for column in ("submit_time", "start_time", "finish_time"):
         moved[column] += 1000
-    for metric in (job_completion_times, queueing_delays, slowdowns, bounded_slowdowns):
+    for metric in (job_completion_times, times_to_start, slowdowns, bounded_slowdowns):
         assert metric(moved) == pytest.approx(metric(records))

@@ -28,8 +28,8 @@ def test_all_figures_of_three_jobs():
     assert (summary.mean_jct, summary.p50_jct) == pytest.approx((28 / 3, 10))
     assert summary.p99_jct == pytest.approx(10.98)
     assert summary.mean_jct_censored == pytest.approx(28 / 3)
-    assert (summary.makespan, summary.mean_queueing_delay) == pytest.approx((13, 8 / 3))
-    assert summary.p99_queueing_delay == pytest.approx(7.84)
+    assert (summary.makespan, summary.mean_wait, summary.mean_time_to_start) == pytest.approx((13, 3, 8 / 3))
+    assert (summary.p99_wait, summary.p99_time_to_start) == pytest.approx((7.86, 7.84))
     assert summary.mean_slowdown == pytest.approx((1 + 1.4 + 11 / 3) / 3)
     assert summary.mean_bounded_slowdown == pytest.approx((1 + 1 + 1.1) / 3)
     assert summary.mean_fairness == pytest.approx((0.8 + 1.4 + 121 / 75) / 3)
@@ -60,7 +60,7 @@ def test_means_are_over_the_compared_jobs():
     summary = summarise(three_jobs(), np.array([0, 2]))
     assert (summary.num_measured, summary.num_compared) == (3, 2)
     assert summary.mean_jct == 10.5
-    assert summary.mean_queueing_delay == 4
+    assert (summary.mean_wait, summary.mean_time_to_start) == (4, 4)
 
 
 def test_a_job_that_did_not_finish_cannot_be_compared(cut_off):

@@ -136,7 +136,7 @@ def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, r
     header = read_record(archive, "srtf").header
     assert header.sources == hash_sources(header.configuration)
     write_member(archive, "hesrpt", read_member(archive, "srtf"))
-    write_member(archive, "fifo", read_member(archive, "fifo").replace('"jct":[', '"jct":[1,', 1))
+    write_member(archive, "fifo", read_member(archive, "fifo").replace('"num_late":', '"num_late":1', 1))
     rewrite(archive, "las", lambda header, episodes: episodes[1]["summary"].update(mean_jct=1))
     rewrite(archive, "srtf", lambda header, episodes: header.update(sources="0" * 12))
     done, results = play("scheduler=random", "recorded=true")
@@ -158,7 +158,7 @@ def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, r
     rewrite(archive, "srtf", lambda header, episodes: header.update(sources=""))
     _, results = play("scheduler=random", "recorded=[srtf]")
     assert [row.get("remark") for row in results["schedulers"]] == [None, BEFORE_SOURCES.text]
-    assert count_remarks(archive) == "4 records, 1 of other sources, 1 without a source hash, 1 damaged"
+    assert count_remarks(archive) == "4 records, 1 of other sources, 1 without a source hash, 1 unreadable"
     assert "las is left out: its record is not used: it cannot be: " in table
 
 

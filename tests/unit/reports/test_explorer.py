@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from envs.evaluation import Comparison
+from envs.metrics import find_waits
 from envs.simulation import EVENT, SHARE, EventKind, EventLog
 from murmuration.reports.webpage import html_page
-from murmuration.reports.webpage.blocking import Blocking, find_waits, most_free_gpus
+from murmuration.reports.webpage.blocking import Blocking, most_free_gpus
 from murmuration.reports.webpage.explorer import explorer_data
 from murmuration.reports.webpage.schedules import common_axis
 from murmuration.reports.webpage.stays import find_stays, why_begun, why_ended
@@ -58,7 +59,7 @@ def contended():
 
 def test_waits_say_how_long_too_little_was_free_and_who_started_meanwhile():
     run = contended()
-    waits, blocking = find_waits(run), Blocking(run)
+    waits, blocking = find_waits(run.log, run.end_time), Blocking(run)
     assert waits[["job", "start", "end"]].tolist() == [(2, 2.0, 10.0), (3, 2.5, 3.0), (1, 3.0, 6.0)]
     assert [blocking.why_waited(wait) for wait in waits] == [
         "waited 8.00 s for 8 GPUs; for 100% of it no GPU type had as many free; "
@@ -87,7 +88,7 @@ def test_free_gpus_are_counted_by_type_and_without_failed_nodes():
 
 def test_a_job_that_could_start_is_not_said_to_be_blocked():
     run = fabricated([Told(0.0, 2, 5.0, [(4.0, {0: 2})], 9.0), Told(5.0, 1, 1.0, [(5.0, {0: 1})], 6.0)])
-    (wait,) = find_waits(run)
+    (wait,) = find_waits(run.log, run.end_time)
     assert "for 0% of it" in Blocking(run).why_waited(wait)
 
 

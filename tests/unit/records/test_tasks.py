@@ -63,6 +63,16 @@ def test_a_task_from_a_trace_says_its_name_and_keeps_its_earlier_hashes(name):
     assert sorted(task.hashes) == list(range(1, task.version + 1))
 
 
+def test_an_option_that_is_written_at_its_default_changes_no_hash():
+    told = ("scenario.worker_shares=proportional", "+scenario.rounds.on_events=true", "+scenario.horizon=inf")
+    plain, written, other = (
+        describe_problem(composed("task=shared-16", *options)).hashed
+        for options in ((), told, ("+scenario.rounds.max_stalls=99",))
+    )
+    assert written == plain
+    assert other != plain
+
+
 def test_synthetic_splits_share_no_job_and_have_fixed_episodes():
     source = build_inputs(describe_problem(composed(SHARED[0]))).source
     assert len(source.evaluation("test")) == 100

@@ -60,24 +60,31 @@ class Task:
         name: the name of the task, such as full-64.
         version: raised whenever the hash changes.
         objective: what is minimised.
-        hashes: version -> hash of the unmodified task, for this version and all earlier ones.
+        hashes: version -> hash of the unmodified task, for the version that this release plays.
+        earlier: version -> release that plays it, for versions before.
         slow_episodes: the number of test episodes that slow schedulers play, the first ones; at least 5.
         slowest_episodes: the same for the slowest ones.
 
     Raises:
-        MurmurationError: the version is below 1, or slow schedulers would play too few episodes.
+        MurmurationError: the version is below 1 or an earlier one, or slow schedulers would play too few episodes.
     """
 
     name: str
     version: int
     objective: Objective = field(default_factory=Objective)
     hashes: Mapping[int, str] = field(default_factory=dict)
+    earlier: Mapping[int, str] = field(default_factory=dict)
     slow_episodes: int = 20
     slowest_episodes: int = 5
 
     def __post_init__(self) -> None:
         if self.version < 1:
             raise MurmurationError(f"task.version is {self.version}; it must be at least 1")
+        if self.version < (newest := max(self.hashes, default=0)) and self.version not in self.hashes:
+            release = f"murmuration {self.earlier[self.version]}" if self.version in self.earlier else "no release"
+            raise MurmurationError(
+                f"task.version is {self.version}: {self.title} is played by {release}; this one plays version {newest}"
+            )
         for name in ("slow_episodes", "slowest_episodes"):
             if getattr(self, name) < MIN_WORKLOADS:
                 raise MurmurationError(f"task.{name} is {getattr(self, name)}; it must be at least {MIN_WORKLOADS}")

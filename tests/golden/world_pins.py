@@ -153,7 +153,7 @@ def find_defaults() -> dict[str, dict[str, Any]]:
     return {name: dict(_defaults_of(import_target("conf", name))) for name in sorted(targets)}
 
 
-def _defaults_of(built: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+def _defaults_of(built: Any) -> Iterator[tuple[str, Any]]:
     made = {each.name: each.default_factory for each in dataclasses.fields(built)} if _is_data(built) else {}
     for name, parameter in inspect.signature(built).parameters.items():
         if parameter.default is not parameter.empty:

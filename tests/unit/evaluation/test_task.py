@@ -146,6 +146,14 @@ def test_results_say_whether_the_task_was_modified():
     assert not TASK.identify("new", "split train")["complete"]
 
 
+def test_an_earlier_version_names_the_release_that_plays_it():
+    with pytest.raises(MurmurationError, match="toy-v1 is played by murmuration 0.2.0; this one plays version 2"):
+        Task("toy", 1, hashes={2: "new"}, earlier={1: "0.2.0"})
+    with pytest.raises(MurmurationError, match="toy-v1 is played by no release; this one plays version 3"):
+        Task("toy", 1, hashes={3: "new"}, earlier={2: "0.2.0"})
+    assert Task("toy", 4, hashes={3: "new"}).identify("other")["modified"]
+
+
 @pytest.mark.parametrize(
     ("objective", "text"), [((1, 0), "mean JCT"), ((0, 1), "makespan"), ((1, 10), "1 x total JCT")]
 )
@@ -159,6 +167,7 @@ def test_an_objective_is_described(objective, text):
         lambda: Objective(0.0, 0.0),
         lambda: Objective(-1.0, 2.0),
         lambda: Task("toy", 0),
+        lambda: Task("toy", 1, hashes={2: "new"}),
         lambda: Task("toy", 1, slow_episodes=4),
         lambda: Task("toy", 1, slowest_episodes=4),
     ],

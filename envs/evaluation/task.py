@@ -15,18 +15,16 @@ from envs.evaluation.statistics import MIN_WORKLOADS
 from envs.performance import PerformanceModel, find_throughput
 from envs.performance.batch_size import batch_sizes
 from envs.simulation import WORLD_VERSION, Setup, ThroughputTable
-from envs.simulation.scenario import LATER
 from envs.types import ClusterSpec, Configuration, MurmurationError, PerformanceError
 from envs.workloads import Workload
+from envs.workloads.workload import used_columns
 
 HASH_DIGITS = 12  # hexadecimal digits of a hash that are shown and kept
 DRAWN_MODELS = 8  # of the first episode, whose throughputs show the spreads of a performance model that draws them
 ARRAY_FORM = "{:.6g}"  # rounding errors differ between machines and versions of NumPy; six digits hide them
 NUMBER_FORM = "{:.12g}"
-
-
-# Clusters whose tasks were hashed with racks, which have no effect: nodes in each. Goes with the next world version.
-NODES_PER_RACK = {"a800_64": 8, "homogeneous_64": 4, "three_types_1024": 32}
+# Fields of a workload that only messages show, and its jobs, of which those columns enter that are used.
+NOT_HASHED = frozenset({"name", "notes", "ids", "jobs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +60,31 @@ class Task:
         name: the name of the task, such as full-64.
         version: raised whenever the hash changes.
         objective: what is minimised.
-        hashes: version -> hash of the unmodified task, for this version and all earlier ones.
+        hashes: version -> hash of the unmodified task, for the version that this release plays.
+        earlier: version -> release that plays it, for versions before.
         slow_episodes: the number of test episodes that slow schedulers play, the first ones; at least 5.
         slowest_episodes: the same for the slowest ones.
 
     Raises:
-        MurmurationError: the version is below 1, or slow schedulers would play too few episodes.
+        MurmurationError: the version is below 1 or an earlier one, or slow schedulers would play too few episodes.
     """
 
     name: str
     version: int
     objective: Objective = field(default_factory=Objective)
     hashes: Mapping[int, str] = field(default_factory=dict)
+    earlier: Mapping[int, str] = field(default_factory=dict)
     slow_episodes: int = 20
     slowest_episodes: int = 5
 
     def __post_init__(self) -> None:
         if self.version < 1:
             raise MurmurationError(f"task.version is {self.version}; it must be at least 1")
+        if self.version < (newest := max(self.hashes, default=0)) and self.version not in self.hashes:
+            release = f"murmuration {self.earlier[self.version]}" if self.version in self.earlier else "no release"
+            raise MurmurationError(
+                f"task.version is {self.version}: {self.title} is played by {release}; this one plays version {newest}"
+            )
         for name in ("slow_episodes", "slowest_episodes"):
             if getattr(self, name) < MIN_WORKLOADS:
                 raise MurmurationError(f"task.{name} is {getattr(self, name)}; it must be at least {MIN_WORKLOADS}")
@@ -121,11 +126,12 @@ def hash_problem(
     It covers the resolved configuration, the cluster, the scenario, the tables of throughputs that the engine uses, the
     throughputs at other batch sizes, the jobs of the test episodes, the task's objective and
     `WORLD_VERSION`. Figures that are computed enter with six significant digits, so that the hash does not depend on
-    the machine or on NumPy's version.
+    the machine or on NumPy's version. What is not used does not enter: fields of objects at their defaults and columns
+    of jobs at their neutral values. A rule that is added later, and that a problem does not use, keeps its hash.
     Names and notes of workloads do not enter, nor does the location of a trace's file.
 
     Args:
-        configuration: the resolved configuration as plain values.
+        configuration: options of the problem's parts as plain values, without those at their defaults.
         setup: the setup.
         models: models of the jobs.
         episodes: the test episodes.
@@ -135,21 +141,17 @@ def hash_problem(
         `HASH_DIGITS` hexadecimal digits.
     """
     most = max(int(episode.jobs["max_gpus"].max()) for episode in episodes)
-    configuration, cluster = _with_racks(configuration, setup.cluster)
     drawn = [name for name in episodes[0].models if name not in models][:DRAWN_MODELS]
     parts = {
         "world": WORLD_VERSION,
         "configuration": _without_paths(configuration),
         "objective": task.objective,
-        "cluster": cluster,
+        "cluster": setup.cluster,
         "scenario": setup.scenario,
         "table": ThroughputTable.build(setup, (*models, *drawn), most),
         "batches": dict(_throughputs_of_batches(setup.performance, setup.cluster, models)),
-        "episodes": [[episode.jobs, episode.models, episode.tenants, episode.window] for episode in episodes],
-        "plans": [list(episode.plans) for episode in episodes],
+        "episodes": [_describe_episode(episode) for episode in episodes],
     }
-    if users := [[episode.users, episode.names] for episode in episodes if episode.users]:
-        parts["users"] = users
     return hash_text(json.dumps(to_hashable(parts), sort_keys=True, separators=(",", ":")))
 
 
@@ -161,7 +163,8 @@ def hash_text(text: str) -> str:
 def to_hashable(value: Any) -> Any:
     """Convert nested values to lists, texts, whole numbers and mappings with text keys, and round their numbers.
 
-    An object of another class, such as a user's own restart cost, enters with its `name_object`.
+    A data class becomes its fields, by name, without those that have their defaults. An object of another class, such
+    as a user's own restart cost, enters with its `name_object`.
     """
     match value:
         case None | bool() | str() | int():
@@ -177,21 +180,33 @@ def to_hashable(value: Any) -> Any:
         case list() | tuple():
             return [to_hashable(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [each for each in dataclasses.fields(value) if each.compare and not _is_left_out(value, each)]
-        kept = {each.name: to_hashable(getattr(value, each.name)) for each in fields}
-        return {"type": type(value).__name__, **kept}
+        return {"type": type(value).__name__, **_used_fields(value)}
     return {"type": type(value).__name__, "object": name_object(value)}
 
 
-def _is_left_out(value: Any, field: "dataclasses.Field[Any]") -> bool:
-    """Return whether a field was added after tasks had been hashed, and has its default; see `scenario.LATER`.
+def _used_fields(value: Any, beside: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the fields of a data class that differ from their defaults, by name, as hashable values.
 
-    The default of an array is an empty one.
+    Args:
+        value: an instance of it.
+        beside: fields that are left out in any case.
     """
-    if field.metadata != LATER:
-        return False
-    found = getattr(value, field.name)
-    return not found.size if isinstance(found, np.ndarray) else bool(found == field.default)
+    used: dict[str, Any] = {}
+    for each in dataclasses.fields(value):
+        if not each.compare or each.name in beside:
+            continue
+        given = getattr(value, each.name)
+        default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+        kept = to_hashable(given)
+        same = given == default if isinstance(given, int | float) else kept == to_hashable(default)
+        if default is dataclasses.MISSING or not same:
+            used[each.name] = kept
+    return used
+
+
+def _describe_episode(episode: Workload) -> dict[str, Any]:
+    """Return what an episode uses, by name: columns of its jobs, and fields that say more about them."""
+    return {**_used_fields(episode, NOT_HASHED), "jobs": to_hashable(episode.jobs[used_columns(episode.jobs)])}
 
 
 def _array(array: npt.NDArray[Any]) -> Any:
@@ -207,18 +222,6 @@ def _without_paths(node: Any) -> Any:
     if isinstance(node, Mapping):
         return {key: _without_paths(item) for key, item in node.items() if key != "path"}
     return [_without_paths(item) for item in node] if isinstance(node, list | tuple) else node
-
-
-def _with_racks(configuration: Mapping[str, Any], cluster: ClusterSpec) -> tuple[Mapping[str, Any], ClusterSpec]:
-    """Return both with the racks that the hashes of `NODES_PER_RACK` hold."""
-    described = configuration.get("cluster", {})
-    number = NODES_PER_RACK.get(described.get("name", ""))
-    if number is None or "groups" not in described:
-        return configuration, cluster
-    groups = [{**group, "nodes_per_rack": number} for group in described["groups"]]
-    nodes = tuple(dataclasses.replace(node, rack=i // number) for i, node in enumerate(cluster.nodes))
-    racked = {**configuration, "cluster": {**described, "groups": groups}}
-    return racked, dataclasses.replace(cluster, nodes=nodes)
 
 
 def _throughputs_of_batches(

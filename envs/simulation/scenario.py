@@ -55,9 +55,6 @@ class Rounds:
             )
 
 
-LATER = {"hashed": "if set"}  # metadata of fields added after tasks were hashed: hashes leave out their defaults
-
-
 @dataclass(frozen=True, slots=True)
 class Information:
     """Knowledge that schedulers have of jobs: of their remaining work, and of their throughput.
@@ -78,10 +75,10 @@ class Information:
 
     work: Literal["exact", "estimate", "predicted", "none"] = "exact"
     error: float = 0.3  # of estimates of work: standard deviation of the logarithm, drawn once for each job
-    throughput: Literal["exact", "profiled", "observed"] = field(default="exact", metadata=LATER)
-    stated_error: float = field(default=0.2, metadata=LATER)  # standard deviations of logarithms
-    sample_error: float = field(default=0.05, metadata=LATER)
-    profiles: int = field(default=3, metadata=LATER)
+    throughput: Literal["exact", "profiled", "observed"] = "exact"
+    stated_error: float = 0.2  # standard deviations of logarithms
+    sample_error: float = 0.05
+    profiles: int = 3
 
     def __post_init__(self) -> None:
         if self.work not in ("exact", "estimate", "predicted", "none"):
@@ -148,7 +145,7 @@ class Scenario:
     worker_shares: Literal["proportional", "equal"] = "proportional"  # how unequal GPUs divide a mini-batch
     statistical_efficiency: EfficiencySetting = "measured"  # progress per sample at the batch sizes that jobs choose
     batch_sizes: Literal["chosen", "usual"] = "chosen"  # whether schedulers may choose them where they are offered
-    sharing: Literal["off", "pairs"] = field(default="off", metadata=LATER)  # whether two jobs may hold the same GPUs
+    sharing: Literal["off", "pairs"] = "off"  # whether two jobs may hold the same GPUs
     horizon: Seconds = math.inf  # simulation ends here; jobs still in the system are unfinished
     rounds: Rounds = field(default_factory=Rounds)
     information: Information = field(default_factory=Information)

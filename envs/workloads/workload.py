@@ -42,6 +42,20 @@ JOB_COLUMNS = np.dtype(
         ("guaranteed", np.bool_),
     ]
 )
+NEUTRAL: dict[str, float] = {"duration": np.nan}  # what a column holds that is not used; 0 or false in all others
+
+
+def used_columns(jobs: npt.NDArray[np.void]) -> list[str]:
+    """Return the columns of jobs that do not have their neutral value in every row; hashes of tasks cover these.
+
+    Args:
+        jobs: an array of `JOB_COLUMNS`.
+    """
+    return [name for name in jobs.dtype.names or () if not _all_are(jobs[name], NEUTRAL.get(name, 0))]
+
+
+def _all_are(column: npt.NDArray[Any], neutral: float) -> bool:
+    return bool((np.isnan(column) if np.isnan(neutral) else column == neutral).all())
 
 
 @dataclass(frozen=True)

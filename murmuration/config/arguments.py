@@ -205,6 +205,8 @@ def check_choices(chosen: Sequence[Override], search: Sequence[str]) -> None:
         for name in names:
             if isinstance(name, str) and name not in known:
                 hint, there = did_you_mean(name, known, lead=", "), ", ".join(known)
+                if group == "task" and (found := re.fullmatch(r"(.+)-v(\d+)", name)) and found[1] in known:
+                    hint = f", write task={found[1]}; with task.version={found[2]} it says which release plays that"
                 raise ChoiceError(f"{group}={name}: no such {group}{hint}; there are: {there}")
 
 

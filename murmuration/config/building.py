@@ -109,6 +109,22 @@ def check_missing(component: Component, given: Mapping[str, object]) -> None:
             raise ChoiceError(f"{key}: missing a required argument: {name!r}; set it as {key}.<name>=<value>")
 
 
+def without_defaults(component: Component) -> dict[str, Any]:
+    """Return the options of a component, and of its parts, without those that equal the defaults of signatures.
+
+    Raises:
+        ChoiceError: a class cannot be imported.
+    """
+    target = component.values.get("_target_")
+    taken = inspect.signature(import_target(component.key, str(target))).parameters if target else {}
+    kept: dict[str, Any] = {}
+    for name, value in component.values.items():
+        default = taken[name].default if name in taken else inspect.Parameter.empty
+        if value != (list(default) if isinstance(default, tuple) else default):
+            kept[name] = without_defaults(Component(component.key, value)) if isinstance(value, Mapping) else value
+    return kept
+
+
 def _parts_of(component: Component) -> Iterator[Component]:
     """Yield what is described directly within a component, also in its lists."""
     for name, value in component.values.items():

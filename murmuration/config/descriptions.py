@@ -12,7 +12,7 @@ from typing import Any
 from deployment.bridge import BridgeRules
 from deployment.service import ServiceRules
 from envs.evaluation.task import Task
-from murmuration.config.building import Component
+from murmuration.config.building import Component, without_defaults
 from murmuration.config.settings import (
     ActorSettings,
     CurveSettings,
@@ -53,9 +53,9 @@ class ProblemSpec:
 
     @property
     def hashed(self) -> dict[str, Any]:
-        """The values that the hash of a task covers."""
-        parts = (self.cluster, self.performance, self.estimator, self.predictor, self.scenario, self.workload)
-        return {**{part.key: part.values for part in parts if part}, "seed": self.seed}
+        """The options that the hash of a task covers; it covers the cluster as it is built."""
+        parts = (self.performance, self.estimator, self.predictor, self.scenario, self.workload)
+        return {**{part.key: without_defaults(part) for part in parts if part}, "seed": self.seed}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ Comments, docstrings and layout do not count.
 """
 
 import ast
-import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,6 @@ from envs.evaluation.task import hash_text
 from murmuration.config.building import import_target
 from murmuration.home import ROOT
 
-ROOMS = re.compile(r"^envs\.simulation\.(?:compiled|known|seen|world)(?=\.)")
 NOT_FOLLOWED = frozenset({"envs", *sys.stdlib_module_names})
 INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 
@@ -125,32 +123,6 @@ def _plain(node: Any) -> Any:
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = dict(ast.iter_fields(node))
-    if isinstance(node, ast.Module):
-        fields["body"] = _in_old_order(node.body)
-    if isinstance(node, ast.ImportFrom):
-        fields["module"] = _old_name(node)
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
         fields["body"] = fields["body"][1:]
     return [type(node).__name__, *((name, _plain(each)) for name, each in fields.items() if each not in (None, []))]
-
-
-def _old_name(node: ast.ImportFrom) -> str:
-    """The name of a module before `envs.simulation` had rooms, with which the sources of records were hashed.
-
-    To go with the next world version, for which all records are made anew.
-    """
-    name = ROOMS.sub("envs.simulation", str(node.module))
-    return "envs.simulation.world" if name == "envs.simulation.arrays" else name
-
-
-def _in_old_order(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements with neighbouring imports sorted by these names, as they were in the files."""
-    ordered: list[ast.stmt] = []
-    imports: list[ast.ImportFrom] = []
-    for node in body:
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("envs.simulation"):
-            imports.append(node)
-        else:
-            ordered += [*sorted(imports, key=_old_name), node]
-            imports = []
-    return [*ordered, *sorted(imports, key=_old_name)]

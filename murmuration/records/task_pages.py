@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version as released
 from pathlib import Path
 
 from envs.evaluation.archive import ARCHIVE_SUFFIX
@@ -27,6 +28,7 @@ MARKERS = "<!-- table {name} -->\n", "<!-- end of table {name} -->"
 
 
 DIGEST = "<!-- records {digest} -->"
+NOT_RECORDED = "{title} is not recorded yet.\n"
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,13 @@ class TaskCheck:
     def advise(self) -> str:
         """What to do about a hash that differs."""
         name, stated = self.task.name, self.task.hashes.get(self.task.version, "")
-        command = f"scripts/tasks.py {name} --write"
+        command = f"scripts/tasks.py {name}"
         if not stated:
-            return f"has the hash {self.found} and conf/task/{name}.yaml names none; run {command}"
+            return f"has the hash {self.found} and conf/task/{name}.yaml names none; run {command} --write"
         return (
             f"has the hash {self.found}, and conf/task/{name}.yaml names {stated} for version {self.task.version}: the "
-            f"problem has changed. If that is intended, raise `version` there, run {command}, and write its table "
-            "anew; if not, undo what changed it"
+            f"problem has changed. If that is intended, run {command} --raise, and record it anew; if not, undo what "
+            "changed it"
         )
 
 
@@ -86,13 +88,26 @@ def describe_records(task: Task, folder: Path = RECORDS_FOLDER) -> str:
     return f"; {counts}" if counts else ""
 
 
-def write_hash(check: TaskCheck, folder: Path = CONF / "task") -> None:
-    """Write the hash of the task's version into its file, beside those of earlier versions."""
-    hashes = {**check.task.hashes, check.task.version: check.found}
-    path = folder / f"{check.task.name}.yaml"
-    line = ", ".join(f'{version}: "{found}"' for version, found in sorted(hashes.items()))
-    text = path.read_text(encoding="utf-8")
-    write_whole(path, re.sub(r"(?m)^  hashes: .*$", f"  hashes: {{{line}}}", text))
+def write_hash(check: TaskCheck, folder: Path = CONF / "task", *, version: int | None = None) -> None:
+    """Write a task's version and hash into its file, and which release plays the version before.
+
+    The hash of a task whose trace is missing is empty: it is to be written where the trace is.
+
+    Args:
+        check: the task and its hash.
+        folder: that of the file.
+        version: the new version; None for the one that it has.
+    """
+    task, path = check.task, folder / f"{check.task.name}.yaml"
+    new = version or task.version
+    earlier = {**task.earlier, **({task.version: released("murmuration")} if new > task.version else {})}
+    lines = [f'  hashes: {{{new}: "{check.found}"}}']
+    if earlier:
+        releases = ", ".join(f'{each}: "{release}"' for each, release in sorted(earlier.items()))
+        lines.append(f"  earlier: {{{releases}}}")
+    text = re.sub(r"(?m)^  earlier: .*\n", "", path.read_text(encoding="utf-8"))
+    text = re.sub(r"(?m)^  version: .*$", f"  version: {new}", text)
+    write_whole(path, re.sub(r"(?m)^  hashes: .*$", "\n".join(lines), text))
 
 
 def collect_tables(runs: Iterable[Path]) -> dict[str, str]:
@@ -193,7 +208,9 @@ def table_from_records(name: str, folder: Path = RECORDS_FOLDER, options: Sequen
 
 
 def recorded_tables(folder: Path = RECORDS_FOLDER, names: Sequence[str] = TASKS) -> dict[str, str]:
-    """Return the tables of tasks that have valid records, and print which schedulers are missing.
+    """Return the tables of tasks, and print which schedulers are missing; a line for a task without valid records.
+
+    A table that needs a trace which is not there is left out.
 
     Raises:
         ChoiceError: there is no task of a name.
@@ -202,19 +219,26 @@ def recorded_tables(folder: Path = RECORDS_FOLDER, names: Sequence[str] = TASKS)
         raise ChoiceError(f"tasks: there is no {', '.join(unknown)}; tasks are {', '.join(TASKS)}")
     found = {}
     for name in names:
-        if not any(folder.glob(f"{name}-v*{ARCHIVE_SUFFIX}")):
-            print(f"{name}: has no records")
+        title = _task_of(name).title
+        if not (folder / f"{title}{ARCHIVE_SUFFIX}").exists():
+            print(f"{title}: has no records")
+            found[name] = NOT_RECORDED.format(title=title)
             continue
         try:
             table = table_from_records(name, folder)
         except TraceError as lacking:
-            print(f"{name}: not built ({lacking})")
+            print(f"{title}: not built ({lacking})")
             continue
         if table.missing:
-            print(f"{name}: has no valid record of {', '.join(table.missing)}")
-        if table.text:
-            found[name] = table.text
+            print(f"{title}: has no valid record of {', '.join(table.missing)}")
+        found[name] = table.text or NOT_RECORDED.format(title=title)
     return found
+
+
+def _task_of(name: str) -> Task:
+    task = compose_comparison([f"task={name}"]).problem.task
+    assert task is not None
+    return task
 
 
 def find_disagreements(page: str, folder: Path = RECORDS_FOLDER) -> list[str]:
@@ -228,12 +252,12 @@ def find_disagreements(page: str, folder: Path = RECORDS_FOLDER) -> list[str]:
         table = page.partition(start)[2].partition(end)[0]
         if not table.strip():
             continue
-        task = compose_comparison([f"task={name}"]).problem.task
-        assert task is not None
-        label = f"{task.title} ({task.hashes.get(task.version)})"
-        digest = DIGEST.format(digest=digest_records(folder / f"{task.title}{ARCHIVE_SUFFIX}"))
+        task = _task_of(name)
+        label, archive = f"{task.title} ({task.hashes.get(task.version)})", folder / f"{task.title}{ARCHIVE_SUFFIX}"
+        if NOT_RECORDED.format(title=task.title) in table:
+            continue  # archives grow while a task is recorded
         if label not in table:
             wrong.append(f"{name}: the table is not of {label}; record its schedulers, then scripts/tasks.py --tables")
-        elif digest not in table:
+        elif DIGEST.format(digest=digest_records(archive)) not in table:
             wrong.append(f"{name}: the table is not that of the records; run scripts/tasks.py --tables")
     return wrong

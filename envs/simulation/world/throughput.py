@@ -11,7 +11,7 @@ import numpy as np
 from envs.performance import DrawnModel, PerformanceModel, cpu_scale, find_throughput, model_profile, without_draw
 from envs.performance.contention import stage_profile
 from envs.performance.pairs import find_pair_factor
-from envs.simulation.scenario import LATER, Scenario
+from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.world.link_limit import LinkLimit
 from envs.types import Configuration, FloatArray, IntArray, ResourceTables, SharedResources, seal
@@ -230,7 +230,7 @@ class ThroughputTable:
     traffic: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     cpu_stage_fraction: FloatArray = field(default_factory=lambda: np.zeros(0))
     cpu_memory: CpuMemoryTable = field(default_factory=lambda: CpuMemoryTable.neutral(0, 0))
-    pair_factors: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)), metadata=LATER)
+    pair_factors: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
 
     def __post_init__(self) -> None:
         columns = (

@@ -1,11 +1,14 @@
 """The suite: hashes of the tasks, the episodes that are played, and the tables of `docs/tasks.md`."""
 
 import json
+from importlib.metadata import version as released
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from envs.evaluation.task import Task
+from envs.types import MurmurationError
 from murmuration.config.arguments import (
     BATCH_SCHEDULERS,
     FAST_SCHEDULERS,
@@ -21,7 +24,15 @@ from murmuration.config.describe import compose_comparison, describe_comparison,
 from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs, describe_task, leave_out, limit_slow
 from murmuration.home import ROOT
-from murmuration.records.task_pages import MARKERS, TASKS, check_task, collect_tables, insert_table, write_hash
+from murmuration.records.task_pages import (
+    MARKERS,
+    TASKS,
+    TaskCheck,
+    check_task,
+    collect_tables,
+    insert_table,
+    write_hash,
+)
 from tests.unit.runs.test_scripts import here
 
 __all__ = ["here"]  # a fixture
@@ -43,7 +54,7 @@ def test_a_task_has_the_hash_that_its_file_names(name):
     check = check_task(name)
     assert check.agrees, check.describe()
     assert check.task.name == name
-    assert sorted(check.task.hashes) == list(range(1, check.task.version + 1))
+    assert list(check.task.hashes) == [check.task.version]
 
 
 @pytest.mark.real_data
@@ -56,11 +67,22 @@ def test_a_task_from_a_trace_has_the_hash_that_its_file_names(name, real_data, m
 
 
 @pytest.mark.parametrize("name", FROM_TRACES)
-def test_a_task_from_a_trace_says_its_name_and_keeps_its_earlier_hashes(name):
+def test_a_task_from_a_trace_says_its_name_and_which_release_plays_its_earlier_version(name):
     task = describe_problem(composed(f"task={name}")).task
     assert task is not None
     assert task.name == name
-    assert sorted(task.hashes) == list(range(1, task.version + 1))
+    assert list(task.hashes) == [task.version]
+    assert task.version - 1 in task.earlier
+
+
+def test_an_option_that_is_written_at_its_default_changes_no_hash():
+    told = ("scenario.worker_shares=proportional", "+scenario.rounds.on_events=true", "+scenario.horizon=inf")
+    plain, written, other = (
+        describe_problem(composed("task=shared-16", *options)).hashed
+        for options in ((), told, ("+scenario.rounds.max_stalls=99",))
+    )
+    assert written == plain
+    assert other != plain
 
 
 def test_synthetic_splits_share_no_job_and_have_fixed_episodes():
@@ -139,12 +161,12 @@ def test_what_differs_from_the_whole_test_split_is_said():
 def test_a_comparison_of_a_modified_task_says_so(here, tmp_path):
     done = here(*SHARED, "scheduler=[fifo,themis]", "task.slow_episodes=5")
     assert done.code == 0, done.err
-    assert "task shared-16-v1 modified (" in done.out
+    assert "task shared-16-v2 modified (" in done.out
     (run,) = (tmp_path / "runs" / "compare").iterdir()
     rows = json.loads((run / "results.json").read_text())["schedulers"]
     assert {row["scheduler"]: row["num_workloads"] for row in rows} == {"fifo": 6, "themis": 5}
-    assert "shared-16-v1 modified" in (run / "table.md").read_text()
-    with pytest.raises(ChoiceError, match="is no run of a whole, unmodified task: shared-16-v1 modified"):
+    assert "shared-16-v2 modified" in (run / "table.md").read_text()
+    with pytest.raises(ChoiceError, match="is no run of a whole, unmodified task: shared-16-v2 modified"):
         collect_tables([run])
 
 
@@ -178,17 +200,36 @@ def test_the_page_has_a_section_with_markers_and_a_command_for_every_task():
         insert_table(page, name, "")
 
 
-def test_a_hash_is_written_beside_earlier_ones(tmp_path):
-    check = check_task("shared-16")
-    path = tmp_path / "shared-16.yaml"
-    path.write_text('task:\n  version: 1\n  hashes: {1: ""}\n')
+def test_a_hash_is_written_and_a_raised_version_leaves_the_release_that_plays_the_one_before(tmp_path):
+    check = TaskCheck(Task("toy", 2, hashes={2: "old"}, earlier={1: "0.1.0"}), "new")
+    path = tmp_path / "toy.yaml"
+    path.write_text('task:\n  version: 2\n  hashes: {2: "old"}\n  earlier: {1: "0.1.0"}\n  slow_episodes: 9\n')
     write_hash(check, tmp_path)
-    assert path.read_text() == f'task:\n  version: 1\n  hashes: {{1: "{check.found}"}}\n'
+    assert path.read_text().splitlines()[2:] == [
+        '  hashes: {2: "new"}',
+        '  earlier: {1: "0.1.0"}',
+        "  slow_episodes: 9",
+    ]
+    write_hash(check, tmp_path, version=3)
+    earlier = f'  earlier: {{1: "0.1.0", 2: "{released("murmuration")}"}}'
+    assert path.read_text().splitlines()[1:4] == ["  version: 3", '  hashes: {3: "new"}', earlier]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("task=full-64-v1", "write task=full-64; with task.version=1 it says which release plays that"),
+        ("task=shared-16 task.version=1", "shared-16-v1 is played by murmuration 0.2.0; this one plays version"),
+    ],
+)
+def test_who_asks_for_an_earlier_version_is_told_which_release_plays_it(option, said):
+    with pytest.raises(MurmurationError, match=said):
+        describe_problem(composed(*option.split()))
 
 
 def test_a_changed_problem_says_what_to_do():
     check = check_task("shared-16")
     object.__setattr__(check, "found", "0" * 12)
-    assert "raise `version` there, run scripts/tasks.py shared-16 --write" in check.describe()
+    assert "run scripts/tasks.py shared-16 --raise" in check.describe()
     with pytest.raises(ChoiceError, match="no such task, did you mean full-64"):
         check_task("ful-64")

@@ -8,12 +8,13 @@ import pytest
 
 from envs.performance import TableModel, default_model
 from envs.performance.gpus import gpu_types
+from envs.performance.measurements import measured_points
 from envs.performance.zoo import zoo
 from envs.types import Configuration
 from experiments.performance.held_out import (
     COUNTERPARTS,
     compare_quantities,
-    count_missed,
+    describe_missed,
     play_rows,
     read_held_out,
     summarise_ratios,
@@ -59,7 +60,7 @@ def played(*made):
 def test_every_row_of_the_table_can_be_read():
     table = read_held_out()
     assert list(table.columns) == COLUMNS
-    assert len(table) == 318
+    assert len(table) == 343
     assert set(table["gpu_type"]) <= set(gpu_types())
     assert (table["samples_per_second"] > 0).all()
     assert (table["num_gpus"] % table["num_nodes"] == 0).all()
@@ -133,17 +134,12 @@ def test_errors_are_factors_in_either_direction():
     assert row["bias %"] == pytest.approx(100)
 
 
-def test_missed_rows_are_counted_by_direction():
-    """Of the rows that the model is fitted to; a model that plays 1e12 misses all of them upwards."""
-
-    class Huge(TableModel):
-        def throughput(self, model: str, configuration: Configuration) -> float:
-            return 1e12
-
-    (row,) = count_missed((0.2,), Huge()).to_dict("records")
-    assert (row["rows"], row["played too high"], row["played too low"]) == (433, 433, 0)
-    few, many = count_missed().sort_values("error above %", ascending=False).to_dict("records")
-    assert few["played too high"] < many["played too high"]
+def test_every_claimed_row_is_played_within_3_percent_and_the_others_are_listed():
+    counts, left_out = describe_missed((0.0, 0.03))
+    exact, within = counts.to_dict("records")
+    assert (within["rows"], within["played too high"], within["played too low"]) == (exact["rows"], 0, 0)
+    assert exact["rows"] + len(left_out) == sum(len(points) for points in measured_points().values())
+    assert ("lm", "V100", 4) in set(zip(left_out["model"], left_out["GPU type"], left_out["GPUs"], strict=True))
 
 
 def test_played_is_what_the_default_model_answers():
@@ -155,8 +151,8 @@ def test_played_is_what_the_default_model_answers():
     assert totals["rows"].sum() == len(compared)
     for _, table in report.tables[1:6]:
         assert table["rows"].sum() == len(compared)
-    lacking = dict(report.tables)["Rows without a counterpart: 95 of 318"]
-    assert lacking["rows"].sum() == 95
+    lacking = dict(report.tables)["Rows without a counterpart: 112 of 343"]
+    assert lacking["rows"].sum() == 112
 
 
 def test_the_part_prints_its_tables_and_writes_its_rows(tmp_path):

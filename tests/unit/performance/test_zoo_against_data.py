@@ -50,7 +50,7 @@ def test_pollux(real_data):
     """Its T4; one placement of two nodes in two orders has one row here, the first."""
     table = pd.read_csv(real_data("profiles/pollux_t4/placements.csv.gz"), dtype={"placement": str})
     steps = table.groupby(["application", "placement", "local_bsz"])["step_time"].first()
-    applications = {zoo_name(name, "pollux"): name for name in steps.index.levels[0]}
+    applications = {zoo_name(name, "pollux"): name for name in table["application"].unique()}
     for point in points("pollux"):
         placement = str(point.num_gpus // point.num_nodes) * point.num_nodes
         local = point.batch_size // point.num_gpus

@@ -11,8 +11,8 @@ import launch  # noqa: F401  the project's packages are found
 # isort: split
 from rich.table import Table
 
-from envs.performance.zoo import zoo
 from envs.pictures.texts import wide_console
+from experiments.performance.known import describe_models
 from murmuration.config.choices import LISTED_GROUPS, describe_groups, option_of
 from murmuration.config.errors import one_line_errors
 
@@ -34,7 +34,12 @@ def main() -> None:
                 table.add_row(option_of(group) if i == 0 else "", name, line, end_section=i == len(choices) - 1)
         wide_console().print(table)
         if not arguments.groups:
-            wide_console().print(f"\n models of performance=default: {', '.join(zoo())}")
+            models = Table(box=None, header_style="bold", padding=(0, 1), title="models of performance=default")
+            for head in describe_models().columns:
+                models.add_column(head)
+            for row in describe_models().itertuples(index=False):
+                models.add_row(*map(str, row))
+            wide_console().print("", models)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "cpu_hungry": ("resnet18", "resnet50", "mobilenet", "deepspeech2"),
         # more than the proportional memory to saturate (Synergy's matrices)
         "memory_hungry": ("alexnet", "shufflenet", "m5"),
-        # less than the proportional share of both; 8 V100 on two nodes send more than 10 Gb/s (Synergy's, Rubick's)
-        "network_heavy": ("gnmt", "bert", "bert_large", "roberta"),
+        # less than the proportional share of both; at the speed of 8 V100 of a node, two nodes send more than 10 Gb/s
+        "network_heavy": ("gnmt", "lm", "bert", "bert_large", "roberta"),
         # less than the proportional share of both, and at most 10 Gb/s (Synergy's, Gavel's)
-        "indifferent": ("transformer", "lm", "recommendation", "vae"),
+        "indifferent": ("transformer", "recommendation", "vae"),
     }
 )
 """Synergy's twelve measured models, with two of Gavel's and two of Rubick's."""

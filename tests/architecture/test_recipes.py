@@ -164,7 +164,7 @@ def test_the_bidding_network_starts_as_the_market_and_keeps_the_rule(build, tmp_
     """Evolution strategies train it: each of its layers has the episodes first."""
     problem = problem_of(blueprint=build("conf/agent/plain_bids.yaml"))
     problem.check()
-    state = trainer(tmp_path / "run", 1, problem=problem).run()
+    state = trainer(tmp_path / "run", 3, problem=problem).run()
     assert all(figures["jct"] == 0.0 for figures in state.validation["0"].values())
     trained = problem.load(tmp_path / "run" / "checkpoints" / "last").state_dict()
     assert trained["out.weight"].abs().max() > 0

@@ -358,7 +358,6 @@ WRONG: dict[str, tuple[object, Callable[[int], RandomWorld], int]] = {
     "envs.simulation.world.exact._per_gpu": (lambda amounts, gpus: None, odd_world, 3003),
     "envs.simulation.world.ideal._gang_throughput": (lambda exact, model, num_gpus: 1.0, odd_world, 3001),
     "envs.simulation.world.link_limit.LinkLimit.throughput": (lambda *args: math.inf, odd_world, 3001),
-    "envs.simulation.known.beliefs._ordered": (lambda curve, runs: np.where(runs, curve, 0.0), hidden_world, 4000),
     "envs.simulation.known.beliefs._draw": (lambda key: 0.5, hidden_world, 4001),
     "envs.simulation.known.pair_beliefs.LEAST_KEPT": (0.6, hidden_world, 4011),
     "envs.simulation.known.pair_beliefs._within": (lambda off, fits, axis: 0.1, hidden_world, 4003),

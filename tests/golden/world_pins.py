@@ -67,7 +67,7 @@ class Naming(Srtf):
             offered = view.batch_range(job, view.cluster.nodes[node].gpu_type, gpus)
             if job % 3 == 0 and gpus % 2 == 0:
                 allocation.place(job, replace(placement, plan=ExecutionPlan(data=gpus // 2, tensor=2)))
-            elif job % 3 == 1 and offered is not None:
+            elif job % 3 == 2 and offered is not None:
                 allocation.place(job, replace(placement, batch_size=min(max(100, offered[0]), offered[1])))
             else:
                 allocation.place(job, replace(placement, cpus={node: 1.3 * gpus}))
@@ -81,7 +81,7 @@ def worlds() -> dict[str, World]:
     return {
         "shared-16": World(inputs.source.evaluation()[0], inputs.setup, simple),
         "every rule": World(_jobs(MODELS[:3], 24, 8, 48.0), _every_rule(), {**simple, "naming": Naming}),
-        "slices": World(_jobs(("resnet50", "resnet50@0.5", "vgg16"), 16, 1, 2000.0), _slices(), {"pairs": _packed}),
+        "slices": World(_jobs(("resnet18", "resnet50@0.5", "recommendation"), 24, 1, 2000.0), _slices(), {"pairs": _packed}),
     }
 
 

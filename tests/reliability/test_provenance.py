@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from envs.evaluation.files import file_hash
 from envs.performance import IdealModel
+from envs.simulation import WORLD_VERSION
 from envs.workloads import TraceSource
 from envs.workloads.readers import SwfTrace
 from murmuration.config.errors import ChoiceError
@@ -61,7 +62,7 @@ def test_a_run_folder_says_where_its_figures_come_from(compared):
     found = json.loads((compared / "provenance.json").read_text())
     assert found["script"] == "compare"
     assert "cluster=small_16" in found["options"]
-    assert (found["seed"], found["world_version"]) == (5, 1)
+    assert (found["seed"], found["world_version"]) == (5, WORLD_VERSION)
     assert found["packages"]["numpy"] == version("numpy")
     assert "pytest" not in found["packages"]
     assert len(found["configuration"]) == 12

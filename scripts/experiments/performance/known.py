@@ -15,7 +15,7 @@ from envs.performance.measurements import TESTBEDS, measured_points, measured_ty
 from envs.performance.memory_fit import fits_memory
 from envs.performance.scaling import common_exponent, leave_one_type_out, log_index, nearest_type
 from envs.performance.step_time import fit_step_time
-from envs.performance.table_model import ANY_NUMBER
+from envs.performance.table_model import ANY_NUMBER, default_model
 from envs.performance.zoo import zoo
 from experiments.performance.profiles import read_columns
 
@@ -48,6 +48,25 @@ def describe_measured() -> pd.DataFrame:
         )
     columns = ["model", "GPU type", "source", "points", "GPUs", "nodes", "point left out: %", "type left out: %"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def describe_models() -> pd.DataFrame:
+    """Tabulate what each model's throughputs are on each GPU type, by `TableModel.provenance`.
+
+    Returns:
+        model, measured (GPU types after their source), guessed (GPU types), and those whose memory is too small.
+    """
+    known, rows = default_model(), []
+    for model in zoo():
+        known_types: dict[str, list[str]] = {"measured": [], "guessed": [], "infeasible": []}
+        for gpu_type in gpu_types():
+            known_types[known.provenance(model, gpu_type)].append(gpu_type)
+        sources: dict[str, list[str]] = {}
+        for gpu_type in known_types.pop("measured"):
+            sources.setdefault(measured_points()[model, gpu_type][0].source, []).append(gpu_type)
+        measured = "; ".join(f"{source}: {', '.join(types)}" for source, types in sources.items())
+        rows.append((model, measured, *(", ".join(types) for types in known_types.values())))
+    return pd.DataFrame(rows, columns=["model", "measured", "guessed", "too large for"])
 
 
 def describe_scaled() -> pd.DataFrame:

@@ -188,7 +188,7 @@ def test_the_fewest_nodes_are_used():
 
 @pytest.mark.parametrize(
     ("model", "gpu_type", "most"),
-    [("resnet50", "V100", 128), ("ResNet-50", "V100", 128), ("resnet50", "A100", 256), ("resnet50", "H100", 128),
+    [("resnet50", "V100", 128), ("ResNet-50", "V100", 128), ("resnet50", "A100", 128), ("resnet50", "H100", 128),
      ("lm", "K80", 80), ("any", "V100", np.inf)],
 )  # fmt: skip
 def test_most_samples_measured_on_a_gpu(model, gpu_type, most):

@@ -38,12 +38,12 @@ COLUMNS = [
 
 
 class Linear(TableModel):
-    """Plays 10 samples/s per GPU on V100 and 30 on other types, and nothing of yolov3."""
+    """Plays 10 samples/s per GPU on V100 and 30 on other types, and nothing of vgg16."""
 
     def throughput(self, model: str, configuration: Configuration) -> float:
         """Return the made-up throughput."""
         each = 10.0 if configuration.gpu_type == "V100" else 30.0
-        return 0.0 if model == "yolov3" else each * configuration.num_gpus
+        return 0.0 if model == "vgg16" else each * configuration.num_gpus
 
 
 def rows(*made):
@@ -84,7 +84,7 @@ def test_rows_without_a_counterpart_say_why():
     made = played(
         ("GPT3-175B", "H100", 8, 1, 2048, 1.0),
         ("ResNet-50", "V100", 16, 1, math.nan, 1.0),
-        ("YOLOv3", "V100", 1, 1, math.nan, 1.0),
+        ("VGG-16", "V100", 1, 1, math.nan, 1.0),
         ("ResNet-50", "V100", 16, 2, math.nan, 1.0),
     )
     lacks = ["no such model in the zoo", "more than 8 GPUs on a node", "the zoo's model does not run there", ""]

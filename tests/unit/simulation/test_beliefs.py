@@ -91,7 +91,7 @@ def test_a_statement_is_all_that_is_known_of_a_job_that_has_not_run():
     stated = int(truth[:, 1].argmax())
     assert view.throughputs(0)[stated, 1] == pytest.approx(truth[stated, 1], rel=0.01)
     others = np.delete(view.throughputs(0)[:, 1:5].ravel(), stated * 4)
-    assert (np.abs(np.log(others / np.delete(truth[:, 1:5].ravel(), stated * 4))) > 0.02).all()
+    assert (np.abs(np.log(others / np.delete(truth[:, 1:5].ravel(), stated * 4))) > 0.01).all()
     belief = view.belief(0, Configuration(CLUSTER.gpu_types[1 - stated], 4))
     assert belief.mean == view.throughput(0, Configuration(CLUSTER.gpu_types[1 - stated], 4))
     assert (belief.num_samples, belief.spread > 0.1) == (0, True)
@@ -145,21 +145,6 @@ def test_profiles_come_before_the_first_job_runs():
         belief = simulator.view.belief(0, Configuration(CLUSTER.gpu_types[gpu_type], size))
         assert belief.mean == pytest.approx(simulator.table.throughputs[ROW, gpu_type, size, level], rel=0.03)
         assert belief.num_samples == 1
-
-
-def test_believed_curves_are_ordered():
-    """More GPUs never lower a believed throughput, and more nodes never raise it."""
-    simulator = Simulator(JOBS, SETUP, 3)
-    scheduler = Srtf()
-    scheduler.reset(CLUSTER, simulator.rng)
-    assert simulator.beliefs is not None
-    for view in simulator.rounds():
-        table = simulator.beliefs.table.throughputs
-        runs = table > 0
-        assert (runs == (simulator.table.throughputs > 0)).all()
-        assert (np.diff(table, axis=2)[runs[:, :, :-1]] >= 0).all()
-        assert (np.diff(table, axis=3)[runs[..., 1:]] <= 0).all()
-        simulator.apply(scheduler.schedule(view))
 
 
 def running_jobs(engine=Simulator, setup=SETUP):

@@ -97,7 +97,7 @@ def test_a_placement_that_names_its_usual_batch_is_priced_like_one_that_does_not
     table, exact = ThroughputTable.build(setup, ("deepspeech2",), 32), ExactThroughputs(setup)
     for nodes in range(-(-gpus // 8), min(gpus, 8) + 1):
         shares = {node: gpus // nodes + (node < gpus % nodes) for node in range(nodes)}
-        named = exact.throughput("deepspeech2", Placement(shares, batch_size=64))
+        named = exact.throughput("deepspeech2", Placement(shares, batch_size=160))
         assert table.throughputs[0, 0, gpus, node_level(nodes)] == named
 
 

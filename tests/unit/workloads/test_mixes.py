@@ -13,9 +13,9 @@ TEN_GIGABITS = 1.25  # GB/s
 
 
 def link_traffic(model: str) -> float:
-    """GB/s over the link of each of two nodes with 4 V100."""
+    """GB/s that a job would send over the link of each of two nodes with 4 V100 if it ran as fast as on one node."""
     profile = model_profile(model)
-    throughput = default_model().throughput(model, Configuration("V100", 8, 2))
+    throughput = default_model().throughput(model, Configuration("V100", 8))
     return 2 * profile.gradient_gb / profile.usual_batch(8) * throughput / 2
 
 

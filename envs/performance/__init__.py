@@ -1,19 +1,19 @@
 """Throughput of a job by GPUs, CPUs, memory, plan and co-located jobs, and the cost of changing its allocation.
 
-`default_model()` knows 31 models on seven GPU types. An answer is measured, modelled or guessed
+`default_model()` knows 33 models on seven GPU types. An answer is measured, interpolated, modelled or guessed
 (`TableModel.provenance`):
 
-Measured: `tables/measured.csv` holds throughputs on one GPU by batch size, and scaling over GPUs and nodes, of Gavel
-(K80, P100, V100), ElasticFlow and Pollux (A100, T4), Rubick (A800), Muri and Synergy (V100). The surface passes through
-them. Other tables hold Synergy's sensitivity to CPU and memory, Gavel's pairs of jobs on one GPU, Muri's stages and the
-iteration times of Rubick's plans.
+Measured: `tables/measured.csv` holds throughputs by batch size, GPUs and nodes, of Gavel (K80, P100, V100), ElasticFlow
+(A100), Pollux and Sia (T4, V100, A100), Rubick (A800), Muri and Synergy (V100). All points of a model are of one
+program. The surface passes through them within 3 %, but for points that contradict the others (`concave`). Other tables
+hold Synergy's sensitivity to CPU and memory, Gavel's pairs of jobs on one GPU, Muri's stages and the iteration times of
+Rubick's plans.
 
-Modelled: between and beyond the measured points, a step time that is linear in six parameters, fitted for each model
-and GPU type (`step_time`). On Gavel, half of the points predict the other half with a median error of 6 %. On
-ElasticFlow's A100, the points on one node predict those on up to 64 GPUs with a median error of 5 %. On Pollux's T4
-with slow links, six points predict the others with a median error of 17 %. Where models of weak scaling were measured
-to gain throughput per GPU with more GPUs, the measured steps are pooled (`concave`). Execution plans follow Rubick's
-model, on A800 (`rubick.model`). More resources never lower the throughput (`envelope`).
+Interpolated and modelled: between and beyond the measured points, a step time that is linear in six parameters, fitted
+for each model and GPU type (`step_time`). On Gavel, half of the points predict the other half with a median error of
+6 %. On ElasticFlow's A100, the points on one node predict those on up to 64 GPUs with a median error of 5 %. On
+Pollux's T4 with slow links, six points predict the others with a median error of 17 %. Execution plans follow Rubick's
+model, on A800 (`rubick.model`). A job uses all of its GPUs, and more of them can make it slower.
 `scripts/validate_performance.py` prints the errors.
 
 Two jobs on one GPU keep what Gavel measured, or what a model fitted to the measured pairs says (`colocation`;
@@ -24,7 +24,7 @@ Also modelled: parts of a GPU, which are slices of it or fractions that jobs ask
 them.
 
 Guessed: GPU types on which a model was not measured, above all every model on H100. Their throughput is scaled from
-another type by datasheet figures (`scaling`). On the measured types, the median error of this rule is 22 % and the
+another type by datasheet figures (`scaling`). On the measured types, the median error of this rule is 25 % and the
 largest a factor of four; for most models no error can be measured (`experiments.performance.known`). Also guessed:
 memory by a rule of thumb (`memory_fit`), also that of two jobs on one GPU; that jobs with little work for the GPU
 hardly meet on it (`colocation`); parameters marked "estimated" in `tables/models.csv`; the CPU and memory

@@ -81,7 +81,9 @@ def worlds() -> dict[str, World]:
     return {
         "shared-16": World(inputs.source.evaluation()[0], inputs.setup, simple),
         "every rule": World(_jobs(MODELS[:3], 24, 8, 48.0), _every_rule(), {**simple, "naming": Naming}),
-        "slices": World(_jobs(("resnet18", "resnet50@0.5", "recommendation"), 24, 1, 2000.0), _slices(), {"pairs": _packed}),
+        "slices": World(
+            _jobs(("resnet18", "resnet50@0.5", "recommendation"), 24, 1, 2000.0), _slices(), {"pairs": _packed}
+        ),
     }
 
 

@@ -34,6 +34,7 @@ PINS = Path(__file__).with_name("world_pins.json")
 COMMAND = "python -m tests.golden.world_pins"
 GROUPS = ("cluster", "contention", "estimator", "failures", "performance", "predictor", "reconfiguration", "scenario")
 TARGET = re.compile(r"_target_: (envs\.[\w.]+)")
+SLICED = ("resnet18", "resnet50@0.5", "recommendation")
 EVENTS = ["time", "kind", "job", "num_shares", "batch_size", "beside"]  # named, so that new columns change nothing
 SHARES = ["node", "gpus", "cpus", "memory"]
 

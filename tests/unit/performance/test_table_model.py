@@ -97,7 +97,8 @@ def test_throughput_falls_where_it_was_measured_to_fall():
 def test_one_gpu_throughputs_are_the_measured_ones():
     assert MODEL.throughput("resnet50", Configuration("V100", 1)) == pytest.approx(281.3, rel=1e-3)
     assert MODEL.throughput("resnet50", Configuration("K80", 1)) == pytest.approx(39.62, rel=1e-3)
-    assert MODEL.throughput("llama7b", Configuration("A800", 8)) == 0.0  # only offload was measured there
+    offload = 8 / 9.4  # measured; eight GPUs of a node hold the model without it
+    assert MODEL.throughput("llama7b", Configuration("A800", 8)) > 5 * offload
     assert MODEL.throughput("vit", Configuration("A800", 8)) == pytest.approx(64 / 0.04922, rel=1e-3)
 
 

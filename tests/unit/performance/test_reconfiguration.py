@@ -24,7 +24,7 @@ def test_large_models_share_the_writing_and_have_the_longest_warm_up():
     """LLaMA-30B needs 24 GPUs, three nodes: 33.17 G parameters x 12 bytes / (3 x 2 GB/s), twice, is 132.68 s."""
     cost = CostBySize(storage_gb_s=2.0, restart=20.0, warm_up_per_million=0.5, most_warm_up=40.0)
     assert cost.seconds("llama30b") == pytest.approx(20 + 40 + 132.68)
-    assert cost.seconds("llama7b") == pytest.approx(20 + 40 + 6.738 * 12 / 2)
+    assert cost.seconds("llama7b") == pytest.approx(20 + 40 + 6.738 * 12)
 
 
 def test_costs_by_size_spread_as_published_ones_do():

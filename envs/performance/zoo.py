@@ -47,7 +47,7 @@ SOURCE_ALIASES: dict[str, dict[str, str]] = {
 ARCHITECTURES: dict[str, str] = {"resnet18_cifar10": "resnet18", "resnet50_imagenet": "resnet50"}
 """Zoo names of models whose throughputs are those of another program than of the model of the same architecture.
 
-What follows from the architecture and its data holds for both: noise scales, stages, needs of cores and memory.
+Noise scales, stages, and needs of cores and memory follow from the architecture and its data, so both share them.
 """
 
 DRAW = "~"  # between the name of a model and the number of a draw around its curves

@@ -1,4 +1,4 @@
-"""What the world played when its version was last raised: event logs of small worlds, and the defaults of its rules.
+"""Event logs of small worlds and defaults of rules, as they were when the version of the world was last raised.
 
 `python -m tests.golden.world_pins` writes `world_pins.json` for a new `WORLD_VERSION`; `--again` does so for a version
 that no release has had.

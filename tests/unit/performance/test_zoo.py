@@ -115,6 +115,13 @@ def test_every_model_was_measured_somewhere_and_every_measurement_is_of_a_model(
     assert {point.source for points in measured_points().values() for point in points} == set(TESTBEDS)
 
 
+def test_the_points_of_a_model_are_of_one_program():
+    """Sia's artifact has Pollux's applications on further GPU types; no other two sources share a program."""
+    for name in zoo():
+        sources = {point.source for gpu_type in measured_types(name) for point in measured_points()[name, gpu_type]}
+        assert len(sources) == 1 or sources == {"pollux", "sia"}, name
+
+
 def test_measurements_are_possible_placements_within_the_batch_range():
     for (name, _), points in measured_points().items():
         profile = model_profile(name)

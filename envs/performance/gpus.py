@@ -70,7 +70,7 @@ class Parts:
     memory: float
 
 
-MIG_TYPES = ("A100", "A800", "H100")
+MIG_TYPES = ("A100", "A800", "H100", "H200", "B200")
 MIG_PROFILES: Mapping[int, tuple[float, float]] = MappingProxyType(
     {2: (3 / 7, 1 / 2), 3: (2 / 7, 1 / 4), 4: (1 / 7, 1 / 4), 7: (1 / 7, 1 / 8)}
 )

@@ -40,6 +40,20 @@ TESTBEDS: dict[str, Testbed] = {
     ),
     "muri": Testbed(8, 12.5, "Zhao et al., SIGCOMM'22, iteration times by number of GPUs in its traces"),
     "synergy": Testbed(8, 1.25, "Mohan et al., OSDI'22, iteration times at saturating CPU and memory"),
+    # Rows of 40 GB cards stand for A100 where there are any: only they were measured on more than one node, at equal
+    # settings. Rows of 80 GB stand for mpt_70b and for mpt_30b on one node. mpt_1b on 32 GPUs is a fifth below the rows
+    # of 16 and 64 GPUs, and is held out. A batch is one micro-batch of every GPU, since full sharding gathers the
+    # weights again for each.
+    "llm_foundry": Testbed(
+        8, 200.0, "github.com/mosaicml/llm-foundry, training benchmarks, commit 8c8dd48f (2025-07-21); RoCE, 1600 Gb/s"
+    ),
+    "llm_foundry_h100": Testbed(8, 400.0, "the same page's H100 tables; eight cards of 400 Gb/s a node (assumed)"),
+    "megatron_bridge": Testbed(
+        8,
+        400.0,
+        "github.com/NVIDIA-NeMo/Megatron-Bridge, performance summary of the 26.04.01 container, commit 067f987d "
+        "(2026-08-22); eight cards of 400 Gb/s a node",
+    ),
 }
 
 

@@ -14,7 +14,8 @@ def fits_memory(profile: ModelProfile, gpu_type: str, num_gpus: int) -> bool:
     Plain replicas hold everything on each GPU. Sharded plans, on GPUs with tensor cores, hold 1/n of everything
     (ZeRO; tensor and pipeline parallelism) or the half-precision weights (ZeRO-Offload), whichever is less. A batch
     that does not fit is accumulated in micro-batches, so the batch size is ignored. If the source's own smallest
-    placement has more than one GPU, GPUs with less memory need proportionally more GPUs, and no offload is assumed.
+    placement has more than one GPU, GPUs with less memory need proportionally more GPUs, those with more memory
+    proportionally fewer, and no offload is assumed.
     """
     gpu = find_gpu_type(gpu_type)
     needs = profile.state_gb
@@ -22,7 +23,7 @@ def fits_memory(profile: ModelProfile, gpu_type: str, num_gpus: int) -> bool:
         needs /= num_gpus
         if profile.min_gpus == 1:
             needs = min(needs, OFFLOAD_BYTES * profile.params_millions / 1000.0)
-        elif num_gpus < profile.min_gpus * max(1.0, _reference_memory(profile) / gpu.memory_gb):
+        elif num_gpus < profile.min_gpus * _reference_memory(profile) / gpu.memory_gb:
             return False
     return needs <= gpu.usable_gb - profile.working_gb
 

@@ -34,6 +34,7 @@ Form: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], Flo
 
 FADE = 16.0  # factor in GPUs, batch or spread at which a residual has the same weight as no correction
 _PRIOR_WEIGHT = 1e-3  # of a deviation from the prior by one step's time, against an error of one step's time
+_NOTHING_WEIGHT = 1e3  # the same of a parameter that no point can tell from another and that is left out
 POWER = 4.0  # of the inverse distance
 BATCH_WEIGHT = 0.5  # of a factor in batch against one in GPUs: residuals depend on machines more than on batches
 
@@ -195,8 +196,13 @@ def fit_step_time(
             0.0,
         )
     )
+    weights = np.full(6, _PRIOR_WEIGHT)
+    if points.num_gpus.min() >= gpus_per_node:
+        # No point tells communication within a node from computation. It is left in the computation, so that fewer
+        # GPUs than a node has are not extrapolated to a higher throughput per GPU than was ever measured.
+        guesses[2:4], weights[2:4] = 0.0, _NOTHING_WEIGHT
     # Parameters are in units of the shortest step so that all priors have the same weight.
-    prior_rows = np.diag(_PRIOR_WEIGHT / np.array((shortest, shortest / smallest, *[shortest] * 4)))
+    prior_rows = np.diag(weights / np.array((shortest, shortest / smallest, *[shortest] * 4)))
     stacked = np.vstack((design, prior_rows))
     parameters, _ = nnls(stacked, np.concatenate((np.ones(len(points)), prior_rows @ guesses)))
     bare = StepTime(np.asarray(parameters, np.float64), gpus_per_node, network_cards=network_cards, form=form)

@@ -14,8 +14,16 @@ from envs.performance.memory_fit import SHARDED_CAPABILITY
 from envs.performance.rubick.model import GPU_TYPE, RubickModel
 from envs.performance.scaling import throughput_ratio
 from envs.performance.slices import part_factor
-from envs.performance.zoo import model_profile
+from envs.performance.zoo import model_profile, zoo
 from envs.types import Configuration, ExecutionPlan, Gigabytes, PerformanceError
+
+GPUS_PER_NODE = 8
+
+
+@cache
+def planned_models() -> tuple[str, ...]:
+    """Return the zoo models whose throughput is known under several execution plans."""
+    return tuple(name for name in RubickModel().models if zoo()[name].plans == "sharded")
 
 
 def needs_plan_model(model: str, plan: ExecutionPlan, num_gpus: int) -> bool:
@@ -31,6 +39,11 @@ def needs_plan_model(model: str, plan: ExecutionPlan, num_gpus: int) -> bool:
             "make them equal"
         )
     if profile.plans == "sharded":
+        if profile.name not in planned_models():
+            raise PerformanceError(
+                f"model {profile.name}: no figures for execution plans, which Rubick's source has for "
+                f"{', '.join(planned_models())}; use plan=None, the plan under which it was measured"
+            )
         return True
     if plan != ExecutionPlan(data=plan.data):
         raise PerformanceError(
@@ -39,7 +52,7 @@ def needs_plan_model(model: str, plan: ExecutionPlan, num_gpus: int) -> bool:
     return False
 
 
-def planned_throughput(model: str, configuration: Configuration, *, gpus_per_node: int = 8) -> float:
+def planned_throughput(model: str, configuration: Configuration, *, gpus_per_node: int = GPUS_PER_NODE) -> float:
     """Return samples/s of a model with sharded plans under one plan; 0 if it does not fit.
 
     Args:

@@ -197,7 +197,7 @@ def fit_step_time(
         )
     )
     weights = np.full(6, _PRIOR_WEIGHT)
-    if points.num_gpus.min() >= gpus_per_node:
+    if (points.num_gpus / points.num_nodes).min() >= gpus_per_node:
         # No point tells communication within a node from computation. It is left in the computation, so that fewer
         # GPUs than a node has are not extrapolated to a higher throughput per GPU than was ever measured.
         guesses[2:4], weights[2:4] = 0.0, _NOTHING_WEIGHT

@@ -117,8 +117,8 @@ def test_unknown_names_are_refused():
         for pair in (("resnet5", "bert"), ("bert", "resnet5")):
             with pytest.raises(PerformanceError, match="did you mean 'resnet50'"):
                 ask(*pair, "V100")
-        with pytest.raises(PerformanceError, match="GPU type 'B200'"):
-            ask("resnet50", "bert", "B200")
+        with pytest.raises(PerformanceError, match="GPU type 'B300'"):
+            ask("resnet50", "bert", "B300")
 
 
 def test_the_fit_loads_no_solver():

@@ -8,14 +8,14 @@ from envs.types import PerformanceError
 
 
 def test_the_types_of_the_traces_exist():
-    assert set(gpu_types()) == {"K80", "P100", "V100", "T4", "A100", "A800", "H100"}
+    assert set(gpu_types()) == {"K80", "P100", "V100", "T4", "A100", "A800", "H100", "H200", "B200"}
 
 
 @pytest.mark.parametrize("name", gpu_types())
 def test_every_entry_has_its_name_plausible_figures_and_a_source(name):
     facts = find_gpu_type(name)
     assert facts.name == name
-    assert facts.memory_gb in (12.0, 16.0, 80.0)
+    assert facts.memory_gb in (12.0, 16.0, 80.0, 141.0, 180.0)
     assert facts.fp32_tflops > 0
     assert facts.bandwidth_gb_s >= 240
     assert facts.intra_node_gb_s > 0

@@ -5,19 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.performance import RubickModel, default_model
-from envs.performance.planned import needs_plan_model
+from envs.performance.planned import needs_plan_model, planned_models
 from envs.performance.scaling import throughput_ratio
 from envs.performance.zoo import zoo
 from envs.types import Configuration, ExecutionPlan, PerformanceError
 
 MODEL = default_model()
-SHARDED = sorted(name for name, profile in zoo().items() if profile.plans == "sharded")
-PLAIN = sorted(set(zoo()) - set(SHARDED))
+SHARDED = sorted(planned_models())
+PLAIN = sorted(name for name, profile in zoo().items() if profile.plans == "dp")
 TP8_DP2 = ExecutionPlan(data=2, tensor=8)
+TP8 = ExecutionPlan(tensor=8)
 
 
-def test_rubicks_model_knows_every_sharded_model():
-    assert set(SHARDED) <= set(RubickModel().models)
+@pytest.mark.parametrize("name", ["mpt_7b", "gpt_oss_120b"])
+def test_a_plan_of_a_model_that_rubick_did_not_profile_is_refused(name):
+    with pytest.raises(PerformanceError, match=rf"model {name}: no figures for execution plans.*bert_large.*plan=None"):
+        MODEL.throughput(name, Configuration("A100", 8, plan=TP8))
 
 
 def test_throughput_on_a800_is_that_of_rubicks_model():

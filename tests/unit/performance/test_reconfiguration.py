@@ -28,13 +28,13 @@ def test_large_models_share_the_writing_and_have_the_longest_warm_up():
 
 
 def test_costs_by_size_spread_as_published_ones_do():
-    """From Sia's 15 s to Rubick's 260 s; within a factor of 1.6 of the four measured costs that size explains."""
+    """From Sia's 15 s on; within a factor of 1.6 of the four measured costs that size explains."""
     cost = CostBySize()
     found = {name: cost.seconds(name) for name in zoo()}
     assert 15 <= min(found.values()) < 16
-    assert 250 < max(found.values()) <= 260
     assert min(found, key=found.__getitem__) == "m5"
-    assert max(found, key=found.__getitem__) == "llama30b"
+    assert 250 < found["llama30b"] <= 260
+    assert max(found.values()) < 500
     for model in ("deepspeech2", "resnet18", "bert", "yolov3"):
         ratio = found[model] / sia_beliefs().seconds(model)
         assert 1 / 1.6 < ratio < 1.6

@@ -8,6 +8,7 @@ from envs.performance import TableModel, default_model, find_pair_factor, find_t
 from envs.performance.colocation import colocation
 from envs.performance.drawn import DrawnModel
 from envs.performance.gpus import MIG_PROFILES, find_gpu_type, find_parts, gpu_types
+from envs.performance.planned import planned_models
 from envs.performance.slices import FRACTIONS, part_factor
 from envs.performance.zoo import fraction_of, name_of_draw, name_of_fraction, zoo_name
 from envs.types import Configuration, ExecutionPlan, PerformanceError
@@ -56,8 +57,7 @@ def test_a_slice_does_at_least_its_share_and_at_most_the_whole(name):
 
 
 def test_plans_of_one_gpu_run_on_slices_and_others_do_not():
-    planned = [name for name, profile in zoo().items() if profile.plans == "sharded"]
-    one = {name: throughput(name, "A800/2", plan=ExecutionPlan(data=1)) for name in planned}
+    one = {name: throughput(name, "A800/2", plan=ExecutionPlan(data=1)) for name in planned_models()}
     assert any(one.values())
     for name, found in one.items():
         assert found <= throughput(name, "A800", plan=ExecutionPlan(data=1))
@@ -71,7 +71,7 @@ def test_plans_of_one_gpu_run_on_slices_and_others_do_not():
         ("V100/1", "V100 can be divided into 2, 3, 4, 5, 6, 7, 8 parts"),
         ("V100/02", "can be divided"),
         ("V100/", "can be divided"),
-        ("B200/2", "has no figures"),
+        ("B300/2", "has no figures"),
     ],
 )
 def test_a_division_that_there_is_not_is_refused(name, text):

@@ -22,10 +22,6 @@ NAMED_BY_OTHERS = {
 models = st.sampled_from(sorted(zoo()))
 
 
-def test_there_are_seven_gpu_types():
-    assert list(gpu_types()) == ["K80", "P100", "V100", "T4", "A100", "A800", "H100"]
-
-
 @pytest.mark.parametrize(
     ("source", "name"), [(source, name) for source, all_ in NAMED_BY_OTHERS.items() for name in all_]
 )
@@ -116,10 +112,10 @@ def test_every_model_was_measured_somewhere_and_every_measurement_is_of_a_model(
 
 
 def test_the_points_of_a_model_are_of_one_program():
-    """Sia's artifact has Pollux's applications on further GPU types; no other two sources share a program."""
+    """Sia's artifact has Pollux's applications on further GPU types, and llm-foundry has two testbeds."""
     for name in zoo():
         sources = {point.source for gpu_type in measured_types(name) for point in measured_points()[name, gpu_type]}
-        assert len(sources) == 1 or sources == {"pollux", "sia"}, name
+        assert len(sources) == 1 or sources in ({"pollux", "sia"}, {"llm_foundry", "llm_foundry_h100"}), name
 
 
 def test_measurements_are_possible_placements_within_the_batch_range():

@@ -70,6 +70,19 @@ BATCH = JobStream(
     source="made for the suite: sizes and run times of the demo; all jobs arrive at once",
 )
 
+# As in Acme (Hu et al., NSDI'24), most jobs are small and short, and a few large ones hold most of the GPUs. A large job
+# here is a run between two changes of its recipe, not a whole pre-training of weeks.
+LLM = JobStream(
+    sizes={1: 0.38, 2: 0.10, 4: 0.12, 8: 0.24, 16: 0.06, 32: 0.03, 64: 0.04, 128: 0.025, 256: 0.005},
+    durations={
+        1: LogNormal(median=900.0, sigma=1.3, low=60.0, high=43200.0),
+        8: LogNormal(median=5400.0, sigma=1.0, low=300.0, high=86400.0),
+        64: LogNormal(median=21600.0, sigma=0.8, low=1800.0, high=172800.0),
+    },
+    arrivals=BURSTY.arrivals,
+    source="made for the suite: many small jobs, fine-tuning on a node or two, training on 64 to 256 GPUs",
+)
+
 # Deviation of PHILLY and ITP from their traces (tests/unit/workloads/test_calibration.py): quantiles of run times from
 # 5 % to 99 % within 15 %; mean and coefficient of variation of run times, and mean GPU-seconds of a job, within 12 %;
 # shares of sizes within 0.2 points; variability of gaps within 10 %. Not modelled: drift over weeks, and differences
@@ -121,7 +134,7 @@ ITP = JobStream(
 )
 
 STREAMS: Mapping[str, JobStream] = MappingProxyType(
-    {"demo": DEMO, "philly": PHILLY, "itp": ITP, "bursty": BURSTY, "batch": BATCH}
+    {"demo": DEMO, "philly": PHILLY, "itp": ITP, "bursty": BURSTY, "batch": BATCH, "llm": LLM}
 )
 
 

@@ -14,10 +14,17 @@ from envs.types import BoolArray, ClusterSpec, Configuration, FloatArray, IntArr
 
 @dataclass(frozen=True)
 class JobMix:
-    """Models and their weights; equal weights if none are given."""
+    """Models, their weights and the jobs that they are of.
+
+    Args:
+        models: names, each once.
+        weights: of each model, among those that a job of its size may be of; equal if none are given.
+        sizes: least and most GPUs that jobs of each model request; any if none are given.
+    """
 
     models: Sequence[str]
     weights: Sequence[float] = ()
+    sizes: Sequence[tuple[int, int]] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", tuple(self.models))
@@ -30,6 +37,18 @@ class JobMix:
             )
         if not all(math.isfinite(weight) and weight >= 0 for weight in self.weights) or sum(self.weights) <= 0:
             raise TraceError(f"job mix: weights are {list(self.weights)}; they must be finite, not negative, not all 0")
+        object.__setattr__(self, "sizes", tuple((int(least), int(most)) for least, most in self.sizes))
+        if self.sizes and len(self.sizes) != len(self.models):
+            raise TraceError(
+                f"job mix: {len(self.sizes)} sizes for {len(self.models)} models; give least and most GPUs for each "
+                "model, or none"
+            )
+        if wrong := next((size for size in self.sizes if not 1 <= size[0] <= size[1]), None):
+            raise TraceError(f"job mix: sizes have {list(wrong)}; least and most GPUs must be at least 1 and in order")
+
+    def suits(self, num_gpus: int) -> BoolArray:
+        """Return which models jobs of a size may be of, bool[num_models]."""
+        return np.array([least <= num_gpus <= most for least, most in self.sizes or [(1, num_gpus)] * len(self.models)])
 
 
 # The five models that Gavel (OSDI'20) measured on K80, P100 and V100 with 1 to 8 GPUs. None of their figures is
@@ -117,7 +136,7 @@ def draw_models(
     uniform = rng.random(len(num_gpus))
     drawn = np.zeros(len(num_gpus), dtype=np.int64)
     for size in np.unique(num_gpus):
-        mask: BoolArray = np.array([runs(model, int(size)) for model in mix.models])
+        mask: BoolArray = mix.suits(int(size)) & [runs(model, int(size)) for model in mix.models]
         weights: FloatArray = np.asarray(mix.weights, dtype=np.float64) * mask
         if weights.sum() <= 0:
             raise TraceError(

@@ -34,6 +34,28 @@ DOMAINS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The models that Synergy's simulator draws, by domain."""
 
 
+LANGUAGE_2026: Mapping[str, tuple[int, int, float]] = MappingProxyType(
+    {
+        "vit": (1, 4, 1.0),
+        "mpt_125m": (1, 4, 1.0),
+        "mpt_350m": (1, 4, 1.0),
+        "mpt_760m": (1, 8, 1.0),
+        "mpt_1b": (1, 16, 1.0),
+        "mpt_3b": (4, 16, 1.0),
+        "mpt_7b": (8, 64, 2.0),
+        "mpt_13b": (8, 128, 1.0),
+        "mpt_30b": (16, 256, 1.0),
+        "mpt_70b": (32, 256, 1.0),
+        "gpt_oss_120b": (64, 256, 1.0),
+    }
+)
+"""Least and most GPUs, and weight, of the models of mix "llm_2026"; made for the suite.
+
+Small models are tried out on up to a node, models of 7 and 13 billion parameters are mostly fine-tuned on one or two
+nodes, larger ones are trained on 64 GPUs and more, and one is a mixture of experts.
+"""
+
+
 def equal_within(groups: Mapping[str, tuple[str, ...]], weights: Mapping[str, float]) -> JobMix:
     """Return a mix that divides the weight of each group equally among its models."""
     shares = {model: weights[group] / len(models) for group, models in groups.items() for model in models}
@@ -45,13 +67,21 @@ MIXES: Mapping[str, JobMix] = MappingProxyType(
         "gavel": DEFAULT_MIX,
         "synergy": equal_within(DOMAINS, {"image": 20.0, "language": 70.0, "speech": 10.0}),
         "resources": equal_within(CLASSES, dict.fromkeys(CLASSES, 25.0)),
+        "llm_2026": JobMix(
+            models=tuple(LANGUAGE_2026),
+            weights=tuple(weight for _, _, weight in LANGUAGE_2026.values()),
+            sizes=tuple((least, most) for least, most, _ in LANGUAGE_2026.values()),
+        ),
     }
 )
 """Job mixes by name:
 
-- "gavel": Gavel's five models in equal shares; the default.
-- "synergy": 20 % image, 70 % language and 10 % speech models, as in the validation run of Synergy's artifact.
-- "resources": the four `CLASSES` in equal shares.
+- "gavel": Gavel's five models in equal shares; the default. Jobs of 2018 to 2020.
+- "synergy": 20 % image, 70 % language and 10 % speech models, as in the validation run of Synergy's artifact. Jobs of
+  2016 to 2020.
+- "resources": the four `CLASSES` in equal shares. Jobs of 2016 to 2020, with BERT.
+- "llm_2026": language models from 125 million to 120 billion parameters and ViT, at the sizes of `LANGUAGE_2026`. Jobs of
+  2023 to 2026; for stream "llm".
 """
 
 

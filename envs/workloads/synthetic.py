@@ -251,8 +251,10 @@ class _JobClasses:
         rows: list[tuple[float, ...]] = []
         for size, share in _sizes(source).items():
             runs = [
-                throughputs.of(model, reference, size, per_node) > 0 and throughputs.runs(model, size, cluster)
-                for model in mix.models
+                suits
+                and throughputs.of(model, reference, size, per_node) > 0
+                and throughputs.runs(model, size, cluster)
+                for model, suits in zip(mix.models, mix.suits(size), strict=True)
             ]
             total = sum(weight for weight, good in zip(mix.weights, runs, strict=True) if good)
             if total <= 0:

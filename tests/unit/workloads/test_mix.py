@@ -76,6 +76,20 @@ def test_only_models_that_run_are_drawn(sizes, seed):
     assert all(runs(mix.models[model], size) for model, size in zip(drawn, sizes, strict=True))
 
 
+@pytest.mark.parametrize("sizes", [((1, 2),), ((0, 2), (1, 1)), ((3, 2), (1, 1))])
+def test_impossible_sizes_are_refused(sizes):
+    with pytest.raises(TraceError, match="job mix: .*least and most GPUs"):
+        JobMix(("a", "b"), sizes=sizes)
+
+
+def test_models_are_of_jobs_of_their_sizes():
+    mix = JobMix(("small", "large"), (3, 1), ((1, 2), (2, 8)))
+    assert [mix.suits(size).tolist() for size in (1, 2, 8, 9)] == [[1, 0], [1, 1], [0, 1], [0, 0]]
+    sizes = np.repeat([1, 2, 8], 4000)
+    drawn = draw_models(np.random.default_rng(0), sizes, mix, lambda model, n: True)
+    assert [drawn[sizes == size].mean() for size in (1, 2, 8)] == [0, pytest.approx(0.25, abs=0.03), 1]
+
+
 def test_a_size_on_which_no_model_runs_is_an_error():
     with pytest.raises(TraceError, match=r"none of a runs on 8 GPUs here; .*workload\.max_gpus=7"):
         draw_models(np.random.default_rng(0), np.array([1, 8]), JobMix(("a",)), lambda model, n: n < 8)

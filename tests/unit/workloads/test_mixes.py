@@ -7,7 +7,8 @@ from envs.performance import default_model, model_profile, sensitivity_of
 from envs.performance.cpu_memory import INSENSITIVE, PROPORTIONAL_CPUS, PROPORTIONAL_MEMORY
 from envs.types import Configuration, TraceError
 from envs.workloads import MIXES, SyntheticSource
-from envs.workloads.mixes import CLASSES, DOMAINS
+from envs.workloads.calibration import STREAMS
+from envs.workloads.mixes import CLASSES, DOMAINS, LANGUAGE_2026
 
 TEN_GIGABITS = 1.25  # GB/s
 
@@ -51,6 +52,22 @@ def test_proportions():
             assert sum(weights[model] for model in groups[group]) == pytest.approx(share)
             assert len({weights[model] for model in groups[group]}) == 1
         assert sum(weights.values()) == pytest.approx(100)
+
+
+def test_every_size_of_the_stream_of_language_models_has_jobs_that_run_on_h100():
+    """And every model is of jobs of some size, on its least and its most GPUs."""
+    cluster = build_cluster("nodes", [{"gpu_type": "H100", "num_nodes": 32, "num_gpus": 8}])
+    source = SyntheticSource(
+        cluster, default_model(), mix="llm_2026", stream="llm", num_jobs=20_000, num_evaluation=1, elastic=1.0
+    )
+    (workload,) = source.evaluation()
+    sizes = {
+        model: set(workload.jobs["num_gpus"][workload.jobs["model"] == index].tolist())
+        for index, model in enumerate(workload.models)
+    }
+    assert set().union(*sizes.values()) == set(STREAMS["llm"].sizes)
+    for model, (least, most, _) in LANGUAGE_2026.items():
+        assert (min(sizes[model]), max(sizes[model])) == (least, most)
 
 
 def test_a_source_takes_a_mix_by_name():

@@ -70,8 +70,8 @@ BATCH = JobStream(
     source="made for the suite: sizes and run times of the demo; all jobs arrive at once",
 )
 
-# As in Acme (Hu et al., NSDI'24), most jobs are small and short, and a few large ones hold most of the GPUs. A large job
-# here is a run between two changes of its recipe, not a whole pre-training of weeks.
+# As in Acme (Hu et al., NSDI'24), most jobs are small and short, and a few large ones hold most of the GPUs. A large
+# job here is a run between two changes of its recipe, not a whole pre-training of weeks.
 LLM = JobStream(
     sizes={1: 0.38, 2: 0.10, 4: 0.12, 8: 0.24, 16: 0.06, 32: 0.03, 64: 0.04, 128: 0.025, 256: 0.005},
     durations={

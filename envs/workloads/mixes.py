@@ -80,8 +80,8 @@ MIXES: Mapping[str, JobMix] = MappingProxyType(
 - "synergy": 20 % image, 70 % language and 10 % speech models, as in the validation run of Synergy's artifact. Jobs of
   2016 to 2020.
 - "resources": the four `CLASSES` in equal shares. Jobs of 2016 to 2020, with BERT.
-- "llm_2026": language models from 125 million to 120 billion parameters and ViT, at the sizes of `LANGUAGE_2026`. Jobs of
-  2023 to 2026; for stream "llm".
+- "llm_2026": language models from 125 million to 120 billion parameters and ViT, at the sizes of `LANGUAGE_2026`. Jobs
+  of 2023 to 2026; for stream "llm".
 """
 
 

@@ -1,0 +1,175 @@
+"""Read what the simulator of Pollux's artifact measured (Qiao et al., OSDI'21), and follow its rules.
+
+The simulator is github.com/petuum/adaptdl, branch osdi21-artifact, folder `simulator`. Its `traces/<application>` have
+the times of a step by placement and batch size on nodes of four T4 (`placements.csv`, `scalability.csv`), and the course
+of whole training runs at several batch sizes (`validation-<batch>.csv`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.interpolate import LinearNDInterpolator
+
+from envs.types import FloatArray, MurmurationError, Seconds
+
+GPUS_PER_NODE = 4
+MOST_NODES = 16  # of a placement that was measured
+LONGEST: dict[str, int] = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
+"""Epochs of a training run, by application."""
+
+LARGEST_MICRO_BATCH: dict[str, int] = {"yolov3": 8}  # of one GPU, where it is not the largest that was measured
+_ROUNDING = 1e-8  # of quotients that are rounded up, as in the simulator
+
+
+@dataclass(frozen=True)
+class Step:
+    """How a batch is divided: `gpus` times `micro_batch` samples, `passes` times before the weights change."""
+
+    gpus: int
+    micro_batch: int
+    passes: int
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a step on all GPUs."""
+        return self.gpus * self.micro_batch * self.passes
+
+
+class Application:
+    """One application of the artifact: seconds of a step, and progress of a sample.
+
+    Args:
+        folder: the application's folder of tables.
+
+    Raises:
+        MurmurationError: the folder lacks a table.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.name = folder.name
+        runs = {int(path.stem.split("-")[1]): pd.read_csv(path) for path in folder.glob("validation-*.csv")}
+        if not runs or not (folder / "placements.csv").is_file():
+            raise MurmurationError(
+                f"{folder}: has no placements.csv and validation-<batch>.csv; give a clone's folder with the traces of "
+                "github.com/petuum/adaptdl, branch osdi21-artifact, as data=<folder>"
+            )
+        self.runs = dict(sorted(runs.items()))
+        self.epochs = LONGEST[self.name]
+        placements = pd.read_csv(folder / "placements.csv")
+        digits = placements.placement.astype(str)
+        placements["num_nodes"] = digits.map(len)
+        placements["num_replicas"] = digits.map(lambda each: sum(map(int, each)))
+        self._placements = {name: rows.sort_values("local_bsz") for name, rows in placements.groupby(digits)}
+        self._measured = (placements, pd.read_csv(folder / "scalability.csv"))
+        self.smallest, self.largest = min(self.runs), max(self.runs)  # batch sizes
+        self.least = int(placements.local_bsz.min())
+        self.most = LARGEST_MICRO_BATCH.get(self.name, int(placements.local_bsz.max()))  # samples of one GPU at once
+
+    @cached_property
+    def work(self) -> float:
+        """Useful samples of a whole run: those that it takes at the smallest batch size, whose efficiency is 1."""
+        return self.smallest * float(self._progress[-1])
+
+    @cached_property
+    def _progress(self) -> FloatArray:
+        """float64[epochs + 1]: progress at the end of each epoch, in steps of the smallest batch size."""
+        reached = np.min([run.progress.to_numpy()[: self.epochs] for run in self.runs.values()], axis=0)
+        return np.concatenate([[0.0], reached])
+
+    def divide(self, batch_size: int, gpus: int) -> Step:
+        """Divide a batch among GPUs by the simulator's rule; it can become a few samples larger or smaller."""
+        share = math.ceil(batch_size / gpus - _ROUNDING)
+        passes = math.ceil(share / self.most - _ROUNDING)
+        if gpus == 1 and batch_size > self.smallest:
+            passes = max(2, passes)  # one pass on one GPU says nothing about the noise of gradients
+        micro_batch = math.ceil(share / passes - _ROUNDING)
+        return Step(gpus, min(micro_batch, self.largest // (gpus * passes)), passes)
+
+    def gains(self, batch_size: float) -> FloatArray:
+        """float64[epochs]: progress of a step, in steps of the smallest batch size, in each epoch of a run."""
+        square, variance = (self._between(column, batch_size) for column in ("grad_sqr", "grad_var"))
+        gain: FloatArray = (variance + square) / (variance * self.smallest / batch_size + square)
+        return gain
+
+    def _between(self, column: str, batch_size: float) -> FloatArray:
+        """float64[epochs]: a column of the runs, linear between the two batch sizes around `batch_size`."""
+        below = max(batch for batch in self.runs if batch <= batch_size)
+        above = min(batch for batch in self.runs if batch >= batch_size)
+        low, high = (self.runs[batch][column].to_numpy()[: self.epochs] for batch in (below, above))
+        return low if below == above else (low * (above - batch_size) + high * (batch_size - below)) / (above - below)
+
+    def seconds(self, placement: tuple[int, ...], step: Step) -> Seconds:
+        """Seconds of a step with the GPUs of `placement` on each node; infinite where the simulator has no value."""
+        whole, transfer = self._measured_times(_rotated(placement), step.micro_batch)
+        return _of_passes(whole, transfer, step.passes)
+
+    def _measured_times(self, placement: tuple[int, ...], micro_batch: int) -> tuple[float, float]:
+        """Seconds of a step of one pass, and of its transfers: those of the placement, or between placements."""
+        rows = self._placements.get("".join(map(str, placement)))
+        if rows is not None:
+            sizes = rows.local_bsz.to_numpy()
+            if not sizes[0] <= micro_batch <= sizes[-1]:
+                return math.inf, math.inf
+            return tuple(float(np.interp(micro_batch, sizes, rows[each])) for each in _TIMES)  # type: ignore[return-value]
+        return self.between_placements(min(len(placement), MOST_NODES), sum(placement), micro_batch)
+
+    def between_placements(self, num_nodes: int, num_gpus: int, micro_batch: int) -> tuple[float, float]:
+        """Seconds of a step and of its transfers, linear between the means over placements of as many GPUs and nodes."""
+        found = self._interpolator([[num_nodes, num_gpus, micro_batch]])[0]
+        return float(found[0]), float(found[1])
+
+    @cached_property
+    def _interpolator(self) -> Callable[[Sequence[Sequence[float]]], FloatArray]:
+        placements, scalability = self._measured
+        means = placements.groupby(_PLACES)[[*_PLACES, *_TIMES]].mean()
+        rows = pd.concat([means, scalability], ignore_index=True)
+        found: Callable[[Sequence[Sequence[float]]], FloatArray] = LinearNDInterpolator(
+            rows[_PLACES].to_numpy(), rows[_TIMES].to_numpy()
+        )
+        return found
+
+    def rate(self, batch_size: int, placement: tuple[int, ...]) -> float:
+        """Useful samples/s of a whole run at one batch size on one placement; 0 where the simulator has no value."""
+        step = self.divide(batch_size, sum(placement))
+        return self.work / (self._steps(step.batch_size) * self.seconds(placement, step))
+
+    def rate_between(self, batch_size: int, num_nodes: int, num_gpus: int) -> float:
+        """The same on GPUs over so many nodes: the mean over placements; 0 where the simulator has no value."""
+        step = self.divide(batch_size, num_gpus)
+        whole, transfer = self.between_placements(min(num_nodes, MOST_NODES), num_gpus, step.micro_batch)
+        return self.work / (self._steps(step.batch_size) * _of_passes(whole, transfer, step.passes))
+
+    def _steps(self, batch_size: int) -> float:
+        """Steps of a whole run at one batch size."""
+        return float((np.diff(self._progress) / self.gains(batch_size)).sum())
+
+
+_PLACES = ["num_nodes", "num_replicas", "local_bsz"]
+_TIMES = ["step_time", "sync_time"]
+
+
+def _of_passes(whole: Seconds, transfer: Seconds, passes: int) -> Seconds:
+    """Seconds of a step of several passes, of which only the last one transfers; infinite where it was not measured."""
+    return whole + (passes - 1) * (whole - transfer) if math.isfinite(whole) else math.inf
+
+
+def _rotated(placement: tuple[int, ...]) -> tuple[int, ...]:
+    """The rotation of a placement that is first in lexical order, under which it was measured."""
+    return min(placement[i:] + placement[:i] for i in range(len(placement)))
+
+
+def packed(num_gpus: int) -> tuple[int, ...]:
+    """GPUs on each node where they are on the fewest nodes."""
+    nodes, rest = divmod(num_gpus, GPUS_PER_NODE)
+    return (GPUS_PER_NODE,) * nodes + ((rest,) if rest else ())
+
+
+@cache
+def read_application(folder: Path) -> Application:
+    """Read the tables of an application, once."""
+    return Application(folder)

@@ -1,0 +1,1 @@
+"""Workloads and policies of Pollux's simulator, beside its published results."""

@@ -1,8 +1,8 @@
 """Read what the simulator of Pollux's artifact measured (Qiao et al., OSDI'21), and follow its rules.
 
 The simulator is github.com/petuum/adaptdl, branch osdi21-artifact, folder `simulator`. Its `traces/<application>` have
-the times of a step by placement and batch size on nodes of four T4 (`placements.csv`, `scalability.csv`), and the course
-of whole training runs at several batch sizes (`validation-<batch>.csv`).
+the times of a step by placement and batch size on nodes of four T4 (`placements.csv`, `scalability.csv`), and the
+course of whole training runs at several batch sizes (`validation-<batch>.csv`).
 """
 
 import math
@@ -23,6 +23,7 @@ LONGEST: dict[str, int] = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90,
 """Epochs of a training run, by application."""
 
 LARGEST_MICRO_BATCH: dict[str, int] = {"yolov3": 8}  # of one GPU, where it is not the largest that was measured
+BATCHES_TRIED = 25
 _ROUNDING = 1e-8  # of quotients that are rounded up, as in the simulator
 
 
@@ -92,21 +93,29 @@ class Application:
 
     def gains(self, batch_size: float) -> FloatArray:
         """float64[epochs]: progress of a step, in steps of the smallest batch size, in each epoch of a run."""
-        square, variance = (self._between(column, batch_size) for column in ("grad_sqr", "grad_var"))
+        square, variance = (self._of_batch(column, batch_size) for column in ("grad_sqr", "grad_var"))
         gain: FloatArray = (variance + square) / (variance * self.smallest / batch_size + square)
         return gain
 
-    def _between(self, column: str, batch_size: float) -> FloatArray:
+    def _of_batch(self, column: str, batch_size: float) -> FloatArray:
         """float64[epochs]: a column of the runs, linear between the two batch sizes around `batch_size`."""
         below = max(batch for batch in self.runs if batch <= batch_size)
         above = min(batch for batch in self.runs if batch >= batch_size)
         low, high = (self.runs[batch][column].to_numpy()[: self.epochs] for batch in (below, above))
         return low if below == above else (low * (above - batch_size) + high * (batch_size - below)) / (above - below)
 
-    def seconds(self, placement: tuple[int, ...], step: Step) -> Seconds:
-        """Seconds of a step with the GPUs of `placement` on each node; infinite where the simulator has no value."""
-        whole, transfer = self._measured_times(_rotated(placement), step.micro_batch)
-        return _of_passes(whole, transfer, step.passes)
+    def seconds(self, step: Step, num_nodes: int) -> Seconds:
+        """Seconds of a step; infinite where the simulator has no value.
+
+        On the fewest nodes that hold the GPUs it is the measured one. On more it is the mean over placements of as many
+        GPUs and nodes.
+        """
+        placement = packed(step.gpus)
+        if num_nodes <= len(placement):
+            whole, transfer = self._measured_times(_rotated(placement), step.micro_batch)
+        else:
+            whole, transfer = self._between(min(num_nodes, MOST_NODES), step.gpus, step.micro_batch)
+        return whole + (step.passes - 1) * (whole - transfer) if math.isfinite(whole) else math.inf
 
     def _measured_times(self, placement: tuple[int, ...], micro_batch: int) -> tuple[float, float]:
         """Seconds of a step of one pass, and of its transfers: those of the placement, or between placements."""
@@ -116,10 +125,10 @@ class Application:
             if not sizes[0] <= micro_batch <= sizes[-1]:
                 return math.inf, math.inf
             return tuple(float(np.interp(micro_batch, sizes, rows[each])) for each in _TIMES)  # type: ignore[return-value]
-        return self.between_placements(min(len(placement), MOST_NODES), sum(placement), micro_batch)
+        return self._between(min(len(placement), MOST_NODES), sum(placement), micro_batch)
 
-    def between_placements(self, num_nodes: int, num_gpus: int, micro_batch: int) -> tuple[float, float]:
-        """Seconds of a step and of its transfers, linear between the means over placements of as many GPUs and nodes."""
+    def _between(self, num_nodes: int, num_gpus: int, micro_batch: int) -> tuple[float, float]:
+        """Seconds of a step and of its transfers, linear between means over placements of as many GPUs and nodes."""
         found = self._interpolator([[num_nodes, num_gpus, micro_batch]])[0]
         return float(found[0]), float(found[1])
 
@@ -133,29 +142,29 @@ class Application:
         )
         return found
 
-    def rate(self, batch_size: int, placement: tuple[int, ...]) -> float:
-        """Useful samples/s of a whole run at one batch size on one placement; 0 where the simulator has no value."""
-        step = self.divide(batch_size, sum(placement))
-        return self.work / (self._steps(step.batch_size) * self.seconds(placement, step))
+    def rate(self, batch_size: int, num_gpus: int, num_nodes: int) -> float:
+        """Useful samples/s of a whole run at one batch size; 0 where the simulator has no value."""
+        return self.work / float(self._epochs(batch_size, num_gpus, num_nodes).sum())
 
-    def rate_between(self, batch_size: int, num_nodes: int, num_gpus: int) -> float:
-        """The same on GPUs over so many nodes: the mean over placements; 0 where the simulator has no value."""
+    def adapted_rate(self, num_gpus: int, num_nodes: int) -> float:
+        """Useful samples/s of a run that has the best batch size in every epoch, as the artifact's agent chooses it."""
+        least = max(self.smallest, self.least * num_gpus)
+        if least > self.largest:
+            return 0.0
+        batches = sorted({round(batch) for batch in np.geomspace(least, self.largest, BATCHES_TRIED)})
+        best = np.min([self._epochs(batch, num_gpus, num_nodes) for batch in batches], axis=0)
+        return self.work / float(best.sum())
+
+    def _epochs(self, batch_size: int, num_gpus: int, num_nodes: int) -> FloatArray:
+        """float64[epochs]: seconds of each epoch."""
         step = self.divide(batch_size, num_gpus)
-        whole, transfer = self.between_placements(min(num_nodes, MOST_NODES), num_gpus, step.micro_batch)
-        return self.work / (self._steps(step.batch_size) * _of_passes(whole, transfer, step.passes))
-
-    def _steps(self, batch_size: int) -> float:
-        """Steps of a whole run at one batch size."""
-        return float((np.diff(self._progress) / self.gains(batch_size)).sum())
+        gains = self.gains(min(max(step.batch_size, self.smallest), self.largest))
+        seconds: FloatArray = self.seconds(step, num_nodes) * np.diff(self._progress) / gains
+        return seconds
 
 
 _PLACES = ["num_nodes", "num_replicas", "local_bsz"]
 _TIMES = ["step_time", "sync_time"]
-
-
-def _of_passes(whole: Seconds, transfer: Seconds, passes: int) -> Seconds:
-    """Seconds of a step of several passes, of which only the last one transfers; infinite where it was not measured."""
-    return whole + (passes - 1) * (whole - transfer) if math.isfinite(whole) else math.inf
 
 
 def _rotated(placement: tuple[int, ...]) -> tuple[int, ...]:

@@ -17,8 +17,8 @@ LIMIT: GpuSeconds = 16 * 3600.0  # of the first of two queues
 class ArtifactTiresias(Tiresias):
     """Our Tiresias with two rules of the artifact.
 
-    - A queue is in order of entry, by arrival or by a fall, and not of first start: a job that waits for many GPUs stops
-      jobs of its own queue that came after it.
+    - A queue is in order of entry, by arrival or by a fall, and not of first start. So a job that waits for many GPUs
+      stops jobs of its own queue that came after it.
     - Free GPUs are counted in the whole cluster. A job that starts takes them from the nodes that have most of them.
 
     Args:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from papers.pollux.artifact import packed
+from papers.pollux.artifact import fewest_node_gpus
 from papers.pollux.tiresias import ArtifactTiresias
 from tests.golden.playground import jobs, places, play, times, two_nodes
 
@@ -21,4 +21,4 @@ def test_gpus_are_taken_where_most_are_free(placement, nodes):
 
 
 def test_packed():
-    assert [packed(gpus) for gpus in (3, 4, 10)] == [(3,), (4,), (4, 4, 2)]
+    assert [fewest_node_gpus(gpus) for gpus in (3, 4, 10)] == [(3,), (4,), (4, 4, 2)]

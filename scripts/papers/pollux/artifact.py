@@ -28,7 +28,7 @@ _ROUNDING = 1e-8  # of quotients that are rounded up, as in the simulator
 
 
 @dataclass(frozen=True)
-class Step:
+class DividedBatch:
     """How a batch is divided: `gpus` times `micro_batch` samples, `passes` times before the weights change."""
 
     gpus: int
@@ -82,14 +82,14 @@ class Application:
         reached = np.min([run.progress.to_numpy()[: self.epochs] for run in self.runs.values()], axis=0)
         return np.concatenate([[0.0], reached])
 
-    def divide(self, batch_size: int, gpus: int) -> Step:
+    def divide(self, batch_size: int, gpus: int) -> DividedBatch:
         """Divide a batch among GPUs by the simulator's rule; it can become a few samples larger or smaller."""
         share = math.ceil(batch_size / gpus - _ROUNDING)
         passes = math.ceil(share / self.most - _ROUNDING)
         if gpus == 1 and batch_size > self.smallest:
             passes = max(2, passes)  # one pass on one GPU says nothing about the noise of gradients
         micro_batch = math.ceil(share / passes - _ROUNDING)
-        return Step(gpus, min(micro_batch, self.largest // (gpus * passes)), passes)
+        return DividedBatch(gpus, min(micro_batch, self.largest // (gpus * passes)), passes)
 
     def gains(self, batch_size: float) -> FloatArray:
         """float64[epochs]: progress of a step, in steps of the smallest batch size, in each epoch of a run."""
@@ -104,13 +104,13 @@ class Application:
         low, high = (self.runs[batch][column].to_numpy()[: self.epochs] for batch in (below, above))
         return low if below == above else (low * (above - batch_size) + high * (batch_size - below)) / (above - below)
 
-    def seconds(self, step: Step, num_nodes: int) -> Seconds:
+    def seconds(self, step: DividedBatch, num_nodes: int) -> Seconds:
         """Seconds of a step; infinite where the simulator has no value.
 
         On the fewest nodes that hold the GPUs it is the measured one. On more it is the mean over placements of as many
         GPUs and nodes.
         """
-        placement = packed(step.gpus)
+        placement = fewest_node_gpus(step.gpus)
         if num_nodes <= len(placement):
             whole, transfer = self._measured_times(_rotated(placement), step.micro_batch)
         else:
@@ -142,11 +142,11 @@ class Application:
         )
         return found
 
-    def rate(self, batch_size: int, num_gpus: int, num_nodes: int) -> float:
+    def whole_run_throughput(self, batch_size: int, num_gpus: int, num_nodes: int) -> float:
         """Useful samples/s of a whole run at one batch size; 0 where the simulator has no value."""
         return self.work / float(self._epochs(batch_size, num_gpus, num_nodes).sum())
 
-    def adapted_rate(self, num_gpus: int, num_nodes: int) -> float:
+    def adapted_throughput(self, num_gpus: int, num_nodes: int) -> float:
         """Useful samples/s of a run that has the best batch size in every epoch, as the artifact's agent chooses it."""
         least = max(self.smallest, self.least * num_gpus)
         if least > self.largest:
@@ -172,7 +172,7 @@ def _rotated(placement: tuple[int, ...]) -> tuple[int, ...]:
     return min(placement[i:] + placement[:i] for i in range(len(placement)))
 
 
-def packed(num_gpus: int) -> tuple[int, ...]:
+def fewest_node_gpus(num_gpus: int) -> tuple[int, ...]:
     """GPUs on each node where they are on the fewest nodes."""
     nodes, rest = divmod(num_gpus, GPUS_PER_NODE)
     return (GPUS_PER_NODE,) * nodes + ((rest,) if rest else ())

@@ -15,7 +15,7 @@ from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec, Seconds
 from envs.workloads import Workload
 from experiments.performance.reproduction import Reproduction
 from papers.pollux.artifact import GPUS_PER_NODE, MOST_NODES, Application
-from papers.pollux.performance import ADAPTED, ArtifactModel
+from papers.pollux.performance import ADAPTED, PolluxTables
 from papers.pollux.tiresias import LIMIT, ArtifactTiresias
 
 LOCATION = "pollux/simulator"
@@ -74,31 +74,31 @@ def eight_workloads(
             f"{simulator}: does not exist; copy the folder simulator of github.com/petuum/adaptdl, branch "
             f"osdi21-artifact, to {LOCATION} of a folder, and set data=<folder>"
         )
-    model = ArtifactModel(simulator / "traces")
+    model = PolluxTables(simulator / "traces")
     rows = [
-        compare(name, number, simulator / "workloads" / f"workload-{number}.csv", model)
+        beside_published(name, number, simulator / "workloads" / f"workload-{number}.csv", model)
         for name in schedulers
         for number in workloads
     ]
     table = pd.DataFrame(rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_frame(folder / "eight_workloads.csv", table)
-    return Reproduction([("mean JCT in seconds", table), ("mean over workloads", means(table))])
+    return Reproduction([("mean JCT in seconds", table), ("mean over workloads", mean_by_scheduler(table))])
 
 
-def compare(name: str, number: int, path: Path, model: ArtifactModel) -> dict[str, object]:
+def beside_published(name: str, number: int, path: Path, model: PolluxTables) -> dict[str, object]:
     """Play one workload under one scheduler; return our mean JCT beside the published one."""
     contender = CONTENDERS[name]
     cluster = ClusterSpec((NodeSpec("T4", GPUS_PER_NODE),) * MOST_NODES, "t4_64")
     scenario = Scenario(RESTART, RESTART, rounds=Rounds(False, ROUND), batch_sizes="usual")
-    jobs = read_jobs(path, model, contender.jobs)
+    jobs = read_pollux_jobs(path, model, contender.jobs)
     records = run_episode(contender.build(), Simulator(jobs, Setup(cluster, model, scenario), seed=0)).records
     theirs, ours = PUBLISHED[contender.published][number - 1], (records["finish_time"] - records["submit_time"]).mean()
     percent = 100 * (ours / theirs - 1)
     return {"scheduler": name, "workload": number, "published": theirs, "here": float(ours), "percent": float(percent)}
 
 
-def means(table: pd.DataFrame) -> pd.DataFrame:
+def mean_by_scheduler(table: pd.DataFrame) -> pd.DataFrame:
     """Average the mean JCTs over the workloads, and count the workloads within 5 and 10 per cent."""
     by_scheduler = table.groupby("scheduler", sort=False)
     found = by_scheduler[["published", "here"]].mean()
@@ -108,7 +108,7 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
-def read_jobs(path: Path, model: ArtifactModel, jobs: str) -> Workload:
+def read_pollux_jobs(path: Path, model: PolluxTables, jobs: str) -> Workload:
     """Read a workload: rigid, elastic, or elastic at the best batch sizes; NCF's jobs always have one GPU."""
     if not path.is_file():
         raise MurmurationError(f"{path}: does not exist; the artifact has workloads 1 to 8")
@@ -119,12 +119,12 @@ def read_jobs(path: Path, model: ArtifactModel, jobs: str) -> Workload:
         batch = ADAPTED if jobs == ADAPTED and not one else row["batch_size"]
         least, gpus = (int(row["num_replicas"]),) * 2 if jobs == "rigid" else (1, 1)
         largest = application.largest if batch == ADAPTED else int(batch)
-        most = gpus if one or jobs == "rigid" else most_gpus(application, largest)
+        most = gpus if one or jobs == "rigid" else most_replicas(application, largest)
         name = f"{application.name} {batch}"
         specs.append(JobSpec(number, float(row["time"]), gpus, application.work, name, least, most))
     return Workload.of(specs, path.stem)
 
 
-def most_gpus(application: Application, batch_size: int) -> int:
+def most_replicas(application: Application, batch_size: int) -> int:
     """Return the most GPUs that a batch can be divided among: those that get the least measured number of samples."""
     return min(MOST_NODES * GPUS_PER_NODE, batch_size // application.least)

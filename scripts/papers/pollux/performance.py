@@ -10,7 +10,7 @@ ADAPTED = "adapted"
 
 
 @dataclass(frozen=True)
-class ArtifactModel:
+class PolluxTables:
     """Useful samples/s of the artifact's applications, averaged over a whole training run.
 
     A model's name has the application and the batch size that its user chose, such as "cifar10 4096". With "cifar10
@@ -35,15 +35,15 @@ class ArtifactModel:
 
     def throughput(self, model: str, configuration: Configuration) -> float:
         """Return useful samples/s; see `PerformanceModel.throughput`."""
-        return self._rate(model, configuration.num_gpus, configuration.num_nodes)
+        return self._find(model, configuration.num_gpus, configuration.num_nodes)
 
-    def _rate(self, model: str, gpus: int, nodes: int) -> float:
+    def _find(self, model: str, gpus: int, nodes: int) -> float:
         key = model, gpus, nodes
         if key not in self._found:
             application, batch = self.application(model), model.split()[1]
             if batch == ADAPTED:
-                fewer = self._rate(model, gpus - 1, min(nodes, gpus - 1)) if gpus > 1 else 0.0
-                self._found[key] = max(fewer, application.adapted_rate(gpus, nodes))
+                fewer = self._find(model, gpus - 1, min(nodes, gpus - 1)) if gpus > 1 else 0.0
+                self._found[key] = max(fewer, application.adapted_throughput(gpus, nodes))
             else:
-                self._found[key] = application.rate(int(batch), gpus, nodes)
+                self._found[key] = application.whole_run_throughput(int(batch), gpus, nodes)
         return self._found[key]

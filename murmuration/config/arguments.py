@@ -48,8 +48,10 @@ PACKING_SCHEDULERS = (
     *("fifo_packed", "gavel_max_min_packed", "lucid_packed", "muri_las_packed", "muri_packed", "srtf_packed"),
     *("starling_packed", "tiresias_packed"),
 )
+# They follow another project's simulator where it differs from the paper.
+SIMULATOR_SCHEDULERS = ("tiresias_pollux",)
 # scheduler=all leaves them out: they must be named.
-NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS)
+NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS, *SIMULATOR_SCHEDULERS)
 # Optional groups, in which Hydra ignores a wrong choice.
 CHECKED_GROUPS = ("experiment", "task", "network", "estimator", "predictor")
 

@@ -1,7 +1,9 @@
 """Tiresias' queues on schedules worked by hand."""
 
+import pytest
+
 from baselines import Las, Tiresias
-from tests.golden.playground import EVERY_SECOND, jobs, play, times, two_nodes
+from tests.golden.playground import EVERY_SECOND, jobs, places, play, times, two_nodes
 
 
 def test_demotion_and_first_come_first_served_within_a_queue():
@@ -35,6 +37,31 @@ def test_within_a_queue_the_job_that_started_first_goes_first():
     """
     result = play(Tiresias(limits=(100,)), jobs((0, 6, 2), (0, 8, 4), (0, 2, 4)), two_nodes())
     assert times(result) == [(0, 2), (4, 8), (0, 4)]
+
+
+def test_by_entry_a_job_stops_those_of_its_queue_that_came_after_it():
+    """The same jobs: at t=2 B takes all GPUs, 2-6, and C goes on for its last 2 s, 6-8."""
+    scheduler = Tiresias(limits=(100,), order="entry")
+    assert times(play(scheduler, jobs((0, 6, 2), (0, 8, 4), (0, 2, 4)), two_nodes())) == [(0, 2), (2, 6), (0, 8)]
+
+
+@pytest.mark.parametrize(("order", "ends"), [("first_start", [6, 8, 6]), ("entry", [8, 6, 6])])
+def test_a_fallen_job_is_behind_those_that_fell_before_it(order, ends):
+    """Limit 8 GPU-s. A (2 GPUs) falls at 4, B (6 GPUs) at 2. C (2 GPUs, from 4, first queue) takes the GPUs of A, which
+    started with B and fell after it: A ends at 8. By first start A is ahead of B, which ends at 8.
+    """
+    result = play(
+        Tiresias(limits=(8,), order=order), jobs((0, 2, 6), (0, 6, 6), (4, 2, 2)), two_nodes(), rounds=EVERY_SECOND
+    )
+    assert [end for _, end in times(result)] == ends
+
+
+def test_spread_counts_free_gpus_and_takes_them_from_the_nodes_that_have_most():
+    """Nodes of 4. A (2 GPUs) and B (2 GPUs) take a node each, so C (4 GPUs, from 1) gets 2 of each at once; it would
+    have a node to itself if they were consolidated.
+    """
+    spread = play(Tiresias(placement="spread"), jobs((0, 2, 4), (0, 2, 4), (1, 4, 1)), two_nodes())
+    assert [places(spread, job) for job in range(3)] == [[(0, {0: 2})], [(0, {1: 2})], [(1, {0: 2, 1: 2})]]
 
 
 def test_three_queues():

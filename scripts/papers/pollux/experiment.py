@@ -11,16 +11,16 @@ from baselines import Optimus, Pollux, Tiresias
 from envs.evaluation.files import write_frame
 from envs.scheduling import Scheduler
 from envs.simulation import Rounds, Scenario, Setup, Simulator, run_episode
-from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec, Seconds
+from envs.types import ClusterSpec, GpuSeconds, JobSpec, MurmurationError, NodeSpec, Seconds
 from envs.workloads import Workload
 from experiments.performance.reproduction import Reproduction
 from papers.pollux.artifact import GPUS_PER_NODE, MOST_NODES, Application
 from papers.pollux.performance import ADAPTED, PolluxTables
-from papers.pollux.tiresias import LIMIT, ArtifactTiresias
 
 LOCATION = "pollux/simulator"
 ROUND: Seconds = 60.0
 RESTART: Seconds = 30.0  # of every start and change, the first one too
+LIMITS: tuple[GpuSeconds, ...] = (16 * 3600.0,)  # of Tiresias' queues
 PUBLISHED: dict[str, tuple[float, ...]] = {
     "tiresias": (2473.65, 5144.96, 3876.26, 3280.26, 3501.01, 3469.69, 5479.91, 5079.71),
     "optimus": (4087.06, 6913.88, 3944.01, 5967.75, 5656.25, 5301.88, 7290.86, 6293.79),
@@ -40,9 +40,11 @@ class Contender:
 
 
 CONTENDERS = {
-    "Tiresias": Contender("tiresias", lambda: Tiresias(limits=(LIMIT,)), "rigid"),
-    "Tiresias, by entry": Contender("tiresias", lambda: ArtifactTiresias("consolidated"), "rigid"),
-    "Tiresias, by entry, spread": Contender("tiresias", ArtifactTiresias, "rigid"),
+    "Tiresias": Contender("tiresias", lambda: Tiresias(LIMITS), "rigid"),
+    "Tiresias, by entry": Contender("tiresias", lambda: Tiresias(LIMITS, order="entry"), "rigid"),
+    "Tiresias, by entry, spread": Contender(
+        "tiresias", lambda: Tiresias(LIMITS, order="entry", placement="spread"), "rigid"
+    ),
     "Optimus": Contender("optimus", lambda: Optimus(restart_cost=0.0, shortness=0.0), "elastic"),
     "Pollux": Contender("pollux", lambda: Pollux(growth=2.0), ADAPTED),
 }

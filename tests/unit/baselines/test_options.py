@@ -28,6 +28,8 @@ def make(scheduler_class: Callable[..., Scheduler], **options: object) -> Schedu
         (lambda: Tiresias(limits=(math.nan,)), ("Tiresias", "limits", "nan", "positive")),
         (lambda: Tiresias(promote_knob=0), ("Tiresias", "promote_knob", "0", "positive")),
         (lambda: Tiresias(promote_knob=math.nan), ("Tiresias", "promote_knob", "nan", "positive")),
+        (lambda: make(Tiresias, order="size"), ("Tiresias", "order", "'size'", "first_start or entry")),
+        (lambda: make(Tiresias, placement="any"), ("Tiresias", "placement", "'any'", "consolidated or spread")),
         (lambda: Optimus(restart_cost=-1), ("Optimus", "restart_cost", "-1", "not negative")),
         (lambda: Optimus(restart_cost=math.inf), ("Optimus", "restart_cost", "inf", "finite")),
         (lambda: Optimus(shortness=-0.5), ("Optimus", "shortness", "-0.5", "not negative")),

@@ -31,7 +31,7 @@ def chosen(*typed, default="all"):
 def test_all_means_every_file_there_is_except_for_those_that_must_be_named():
     names = {path.stem for path in (CONF / "scheduler").glob("*.yaml")}
     packed = {name for name in names if name.endswith("_packed")}
-    assert set(NAMED_SCHEDULERS) == {"oracle", "learned_planner", *packed}
+    assert set(NAMED_SCHEDULERS) == {"oracle", "learned_planner", "tiresias_pollux", *packed}
     assert set(NAMED_SCHEDULERS) <= names
     assert chosen("scheduler=all") == sorted(names - set(NAMED_SCHEDULERS))
     assert chosen() == chosen("scheduler=all")

@@ -15,6 +15,7 @@ from murmuration.config.arguments import (
     LEARNED_SCHEDULERS,
     NAMED_SCHEDULERS,
     PACKING_SCHEDULERS,
+    SIMULATOR_SCHEDULERS,
     SLOW_SCHEDULERS,
     SLOWEST_SCHEDULERS,
     compose_options,
@@ -117,7 +118,8 @@ def test_the_objective_of_the_task_is_the_reward_of_training():
 
 def test_named_schedulers_exist():
     assert {*BATCH_SCHEDULERS, *NAMED_SCHEDULERS} <= set(list_choices("scheduler"))
-    named = [*SLOW_SCHEDULERS, *SLOWEST_SCHEDULERS, *FAST_SCHEDULERS, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS]
+    alone = [*SLOW_SCHEDULERS, *SLOWEST_SCHEDULERS, *FAST_SCHEDULERS]
+    named = [*alone, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS, *SIMULATOR_SCHEDULERS]
     assert sorted(named) == sorted(list_choices("scheduler"))
 
 

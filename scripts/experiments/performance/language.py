@@ -1,8 +1,9 @@
 """Language models of held-out sources beside those of the zoo, converted by the work of a training step.
 
 A token costs 6 P + 12 L d s floating-point operations forward and backward: P parameters, L layers of width d,
-sequences of s tokens (Chowdhery et al., PaLM, JMLR 2023, appendix B). The throughput of another model or sequence length is
-converted to that of the zoo's model at equal operations per second, which large matrices nearly have.
+sequences of s tokens (Chowdhery et al., PaLM, JMLR 2023, appendix B). The throughput of another model or
+sequence length is converted to that of the zoo's model at equal operations per second, which large matrices nearly
+have.
 """
 
 from collections.abc import Mapping

@@ -1,20 +1,25 @@
 """Throughputs that the simulator plays compared with measurements of sources that no fit uses.
 
-The sources are in `envs/performance/tables/held_out/throughputs.csv`, with their citations. Played is what the default
-performance model answers an engine: the model's usual batch size, the fastest plan, nodes of 8 GPUs.
+The sources are in `envs/performance/tables/held_out/throughputs.csv`, with their citations. They are held out as a
+whole. Each row is compared twice:
 
-A measured language model is compared with a zoo model of nearly its size. Its samples/s are converted to the zoo's
-samples by tokens and by parameters, since the work of a training step is nearly proportional to both.
+- as played: the model's usual batch size, the fastest plan, nodes of 8 GPUs. That is what a scheduler meets.
+- at equal samples: the model is asked for as many samples per GPU and step as were measured, so that growing batches
+  are not compared with a fixed one. Rows whose source states no batch size are left out here.
+
+A measured language model is compared with a zoo model of nearly its size. Its samples are converted to the zoo's by
+tokens and by parameters, since the work of a training step is nearly proportional to both.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from envs.performance.measurements import measured_points, played_points
+from envs.performance.measurements import measured_points, measured_types, played_points
+from envs.performance.scaling import nearest_type
 from envs.performance.table_model import TableModel, default_model, raw_throughputs
 from envs.performance.zoo import model_profile
 from envs.types import Configuration
@@ -45,10 +50,20 @@ COUNTERPARTS = {
 }
 """By model name in the table. MPT-125M has none: the source of the zoo's gpt2 does not state its sequence length."""
 
+ACCUMULATED = {"BERT-large pre-training": {128: 65536, 512: 32768}}
+"""Sequences of one step on all GPUs, by model and tokens of a sequence, where gradients are accumulated.
+
+`batch_per_gpu` is one micro-batch of theirs. PyTorch's tables have these steps on 8 GPUs and more, TensorFlow 2's have
+30,720 to 90,112 sequences. Steps on one GPU are smaller, but there no gradients are exchanged.
+"""
+
 GPUS_PER_NODE = 8
-GROUPS = ("source", "gpu_type", "num_nodes", "precision", "provenance")
+GROUPS = ("source", "program", "zoo_model", "gpu_type", "num_nodes", "provenance", "batch")
+WANTED = 0.10  # error of scaling
 _SERIES = ["source", "program", "model", "gpu_type", "precision", "sequence_length", "note"]
 _ALIKE = ["source", "program", "model", "num_gpus", "num_nodes", "precision", "sequence_length"]
+_ERRORS = ["log_ratio", "log_ratio_equal", "log_ratio_linear"]
+_PLAYED = ["zoo_model", "measured", "played", "played_equal", "provenance", "batch", "lacks"]
 
 
 def read_held_out() -> pd.DataFrame:
@@ -66,29 +81,58 @@ def play_rows(rows: pd.DataFrame, model: TableModel | None = None) -> pd.DataFra
         model: the performance model; None for the default one.
 
     Returns:
-        The rows and `zoo_model`, `measured` and `played` (samples/s of the zoo's samples), `provenance` of the played
-        throughput, and `lacks`: why there is no counterpart, or an empty string.
+        The rows and `zoo_model`; `measured`, `played` and `played_equal` (samples/s of the zoo's samples; the last at
+        equal samples per GPU, NaN where they are not stated); `provenance` of the played throughput; `batch`, whether
+        the samples per GPU are among those that the model was fitted to; and `lacks`, why there is no counterpart, or
+        an empty string.
     """
     found = [_play_row(row, model or default_model()) for row in rows.to_dict("records")]
-    columns = ["zoo_model", "measured", "played", "provenance", "lacks"]
-    return rows.join(pd.DataFrame(found, columns=columns, index=rows.index))
+    return rows.join(pd.DataFrame(found, columns=_PLAYED, index=rows.index))
 
 
-def _play_row(row: dict[Hashable, Any], model: TableModel) -> tuple[str, float, float, str, str]:
+def _play_row(row: dict[Hashable, Any], model: TableModel) -> tuple[str, float, float, float, str, str, str]:
     counterpart = COUNTERPARTS.get(str(row["model"]))
     if counterpart is None:
-        return "", np.nan, np.nan, "", "no such model in the zoo"
-    gpu_type, gpus, nodes = str(row["gpu_type"]), int(row["num_gpus"]), int(row["num_nodes"])
+        return "", np.nan, np.nan, np.nan, "", "", "no such model in the zoo"
+    name, gpu_type, gpus, nodes = counterpart.name, str(row["gpu_type"]), int(row["num_gpus"]), int(row["num_nodes"])
     if gpus > GPUS_PER_NODE * nodes:
-        return counterpart.name, np.nan, np.nan, "", f"more than {GPUS_PER_NODE} GPUs on a node"
-    measured = float(row["samples_per_second"])
+        return name, np.nan, np.nan, np.nan, "", "", f"more than {GPUS_PER_NODE} GPUs on a node"
+    samples = _zoo_samples(row, counterpart)
+    played, equal, where = model.throughput(name, Configuration(gpu_type, gpus, nodes)), np.nan, "not stated"
+    batch = find_step_batch(row) * samples
+    if batch > 0:
+        whole = max(round(batch), 1)
+        equal = float(model.raw(name, model_profile(name), gpu_type, gpus, np.array([nodes]), whole)[-1, 0])
+        where = _place_batch(name, gpu_type, batch / gpus)
+    provenance = model.provenance(name, gpu_type)
+    lacks = "" if played > 0 else "the zoo's model does not run there"
+    return name, float(row["samples_per_second"]) * samples, played, equal, provenance, where, lacks
+
+
+def _zoo_samples(row: dict[Hashable, Any], counterpart: Counterpart) -> float:
+    """Return how many samples of the zoo's model have the work of one of the measured model's."""
+    samples = 1.0
     if not np.isnan(counterpart.tokens):
-        measured *= float(row["sequence_length"]) / counterpart.tokens
+        samples *= float(row["sequence_length"]) / counterpart.tokens
     if not np.isnan(counterpart.billions):
-        measured *= counterpart.billions * 1000 / model_profile(counterpart.name).params_millions
-    played = model.throughput(counterpart.name, Configuration(gpu_type, gpus, nodes))
-    provenance = model.provenance(counterpart.name, gpu_type)
-    return counterpart.name, measured, played, provenance, "" if played > 0 else "the zoo's model does not run there"
+        samples *= counterpart.billions * 1000 / model_profile(counterpart.name).params_millions
+    return samples
+
+
+def find_step_batch(row: Mapping[Any, Any]) -> float:
+    """Return the measured samples of one step on all GPUs of a row; 0 if they are not stated."""
+    steps = ACCUMULATED.get(str(row["model"]))
+    if steps is not None:
+        return float(steps[int(row["sequence_length"])])
+    return float(row["batch_per_gpu"] or 0) * int(row["num_gpus"])
+
+
+def _place_batch(name: str, gpu_type: str, per_gpu: float) -> str:
+    origin = gpu_type if gpu_type in measured_types(name) else nearest_type(name, gpu_type)
+    fitted = [point.batch_size / point.num_gpus for point in played_points(name, origin)]
+    if min(fitted) <= per_gpu <= max(fitted):
+        return "as fitted"
+    return "fewer than fitted" if per_gpu < min(fitted) else "more than fitted"
 
 
 def compare_quantities(played: pd.DataFrame) -> pd.DataFrame:
@@ -98,42 +142,102 @@ def compare_quantities(played: pd.DataFrame) -> pd.DataFrame:
         played: as from `play_rows`; rows without a counterpart are left out.
 
     Returns:
-        One row per quantity, with the columns of `played` and `quantity` ("samples/s", "scaling within a node",
-        "scaling over nodes" or "ratio of GPU types") and `log_ratio`, the logarithm of played over measured. Scaling is
-        the throughput over that on the next smaller number of GPUs of the same table; its row is that of the larger.
+        One row per quantity, with the columns of `played`, `quantity`, and the logarithms of played over measured:
+        `log_ratio` as played, `log_ratio_equal` at equal samples per GPU, and `log_ratio_linear` if every GPU added as
+        much as the others, which any model of scaling should beat. Quantities are "samples/s"; "8/1 GPUs", "16/8 GPUs",
+        "32/8 GPUs" and "more/8 GPUs", throughputs over those on 1 and on 8 GPUs of the same table; and "types, 1 GPU"
+        and "types, more GPUs", throughputs over those on another GPU type.
     """
     known = played[played["lacks"] == ""].reset_index(drop=True)
-    known = known.assign(quantity="samples/s", log_ratio=np.log(known["played"] / known["measured"]))
-    ordered = known.sort_values([*_SERIES, "num_gpus"], kind="stable")
-    before = ordered.groupby(_SERIES, dropna=False, sort=False)["log_ratio"].shift()
-    scope = np.where(ordered["num_nodes"] > 1, "scaling over nodes", "scaling within a node")
-    scaling = ordered.assign(quantity=scope, log_ratio=ordered["log_ratio"] - before).dropna(subset="log_ratio")
-    pairs = known.merge(known[[*_ALIKE, "gpu_type", "log_ratio"]], on=_ALIKE, suffixes=("", "_below"))
-    pairs = pairs[pairs["gpu_type_below"] < pairs["gpu_type"]]
-    types = pairs.assign(
-        quantity="ratio of GPU types",
-        gpu_type=pairs["gpu_type"] + "/" + pairs["gpu_type_below"],
-        log_ratio=pairs["log_ratio"] - pairs["log_ratio_below"],
+    known = known.assign(
+        quantity="samples/s",
+        log_ratio=np.log(known["played"] / known["measured"]),
+        log_ratio_equal=np.log(known["played_equal"] / known["measured"]),
+        log_ratio_linear=np.log(known["num_gpus"] / known["measured"]),
     )
-    return pd.concat((known, scaling, types[known.columns]), ignore_index=True)
+    scaling = _pair_rows(known, _SERIES, "num_gpus")
+    gpus, base = scaling["num_gpus"], scaling["num_gpus_base"]
+    scaling = scaling[(base == 1) & (gpus == GPUS_PER_NODE) | (base == GPUS_PER_NODE) & (gpus > GPUS_PER_NODE)]
+    named = scaling["num_gpus"].map({8: "8/1 GPUs", 16: "16/8 GPUs", 32: "32/8 GPUs"}).fillna("more/8 GPUs")
+    types = _pair_rows(known, _ALIKE, "gpu_type")
+    types = types[types["gpu_type_base"] < types["gpu_type"]]
+    types = types.assign(
+        quantity=np.where(types["num_gpus"] == 1, "types, 1 GPU", "types, more GPUs"),
+        gpu_type=types["gpu_type"] + "/" + types["gpu_type_base"],
+    )
+    parts = [known, scaling.assign(quantity=named)[known.columns], types[known.columns]]
+    for part in (parts[0], parts[2]):
+        part["log_ratio_linear"] = np.nan
+    return pd.concat(parts, ignore_index=True)
+
+
+def _pair_rows(known: pd.DataFrame, alike: list[str], differs: str) -> pd.DataFrame:
+    """All pairs of rows that are alike; the errors become those of the ratio of the first over the second, the base."""
+    pairs = known.merge(known[[*alike, differs, *_ERRORS]], on=alike, suffixes=("", "_base"))
+    return pairs.assign(**{name: pairs[name] - pairs[f"{name}_base"] for name in _ERRORS})
 
 
 def summarise_ratios(compared: pd.DataFrame, by: tuple[str, ...] = ()) -> pd.DataFrame:
     """Tabulate errors by quantity and group, in per cent: a factor of 2, in either direction, is an error of 100 %.
 
     Returns:
-        The group, the number of rows, median and 90th percentile of the error, and the bias: the median of played over
-        measured, less 1, negative where too little is played.
+        The group; and, as played, at equal samples per GPU and for linear scaling, the number of rows, median and 90th
+        percentile of the error, and the bias: the median of played over measured, less 1, negative where too little is
+        played.
     """
-    groups = compared.groupby(["quantity", *by])["log_ratio"]
-    sizes = compared.assign(size=compared["log_ratio"].abs()).groupby(["quantity", *by])["size"]
-    columns = {
-        "rows": groups.size(),
-        "median %": np.expm1(sizes.median()) * 100,
-        "p90 %": np.expm1(sizes.quantile(0.9)) * 100,
-        "bias %": np.expm1(groups.median()) * 100,
-    }
+    keys = ["quantity", *by]
+    columns: dict[str, pd.Series] = {}
+    for name, before in zip(_ERRORS, ("", "equal: ", "linear: "), strict=True):
+        sizes = compared.assign(size=compared[name].abs()).groupby(keys, sort=False)["size"]
+        columns[f"{before}rows"] = sizes.count()
+        columns[f"{before}median %"] = np.expm1(sizes.median()) * 100
+        columns[f"{before}p90 %"] = np.expm1(sizes.quantile(0.9)) * 100
+        columns[f"{before}bias %"] = np.expm1(compared.groupby(keys, sort=False)[name].median()) * 100
     return pd.DataFrame(columns).reset_index()
+
+
+def _in_lines(compared: pd.DataFrame) -> pd.DataFrame:
+    """The table of `summarise_ratios`, without the columns that repeat others."""
+    return summarise_ratios(compared).drop(columns=["linear: rows", "linear: bias %"])
+
+
+def tabulate_groups(compared: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Tabulate the errors at equal samples per GPU of each group, one quantity a column.
+
+    Returns:
+        The group, and in each cell the median error and the 90th percentile in per cent, and the number of rows.
+    """
+    summary = summarise_ratios(compared.dropna(subset="log_ratio_equal"), (by,))
+    cells = [
+        f"{median:.0f}, {high:.0f} ({rows})"
+        for median, high, rows in zip(
+            summary["equal: median %"], summary["equal: p90 %"], summary["equal: rows"], strict=True
+        )
+    ]
+    table = summary.assign(cell=cells).pivot(index=by, columns="quantity", values="cell").fillna("")
+    order = [name for name in dict.fromkeys(compared["quantity"]) if name in table.columns]
+    return table[order].reset_index()
+
+
+def describe_misses(compared: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the models whose scaling misses by more than `WANTED` at equal samples per GPU.
+
+    Returns:
+        source, model, gpu_type, provenance and batch, as from `play_rows`; the number of rows, and of those that miss;
+        and the median error and the bias in per cent.
+    """
+    scaling = compared[compared["quantity"].str.contains("/[18] GPUs")].dropna(subset="log_ratio_equal")
+    scaling = scaling.assign(size=np.expm1(scaling["log_ratio_equal"].abs()))
+    groups = scaling.groupby(["source", "model", "gpu_type", "provenance", "batch"], sort=False)
+    table = pd.DataFrame(
+        {
+            "rows": groups.size(),
+            "missed": groups["size"].agg(lambda size: int((size > WANTED).sum())),
+            "median %": groups["size"].median() * 100,
+            "bias %": np.expm1(groups["log_ratio_equal"].median()) * 100,
+        }
+    ).reset_index()
+    return table[table["missed"] > 0].sort_values("median %", ascending=False, kind="stable")
 
 
 def describe_missed(shares: tuple[float, ...] = (0.03, 0.2)) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -175,8 +279,12 @@ def validate_held_out() -> tuple[pd.DataFrame, Reproduction]:
     missed, left_out = describe_missed()
     without = lacking.groupby(["source", "model", "lacks"], sort=False).size().reset_index(name="rows")
     tables = (
-        ("Held-out sources: played over measured, by quantity", summarise_ratios(compared)),
-        *((f"The same by {name.replace('_', ' ')}", summarise_ratios(compared, (name,))) for name in GROUPS),
+        ("Held-out sources: as played, at equal samples per GPU, and linear scaling", _in_lines(compared)),
+        *(
+            (f"At equal samples, by {name.replace('_', ' ')}: median, p90 % (rows)", tabulate_groups(compared, name))
+            for name in GROUPS
+        ),
+        (f"Scaling that misses by more than {WANTED:.0%}", describe_misses(compared)),
         (f"Rows without a counterpart: {len(lacking)} of {len(played)}", without),
         ("Rows of measured.csv, to which the model is fitted, that are played with a larger error", missed),
         ("Rows of measured.csv that contradict the others and are left out", left_out),

@@ -6,6 +6,7 @@ from typing import Any
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
+from envs.evaluation.job_time import share_job_time
 from envs.evaluation.plain_values import name_object, plain
 from envs.evaluation.plausible import refuse_below_bound
 from envs.evaluation.playing import Played, PlayedCallback, ProgressCallback, play_schedulers
@@ -73,6 +74,8 @@ def compare_schedulers(
     chosen = next((name for name in (reference, "fifo") if name in runs), "")
     ran = workloads[: max(map(len, runs.values()))]  # fewer than all if all schedulers are slow ones
     settings = describe_settings(ran, setup, seed) | dict(about or {})
+    results = [run for of_scheduler in runs.values() for run in of_scheduler if isinstance(run, RunResult)]
+    settings["job_time"] = share_job_time(results, setup.performance)
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
     relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))

@@ -13,6 +13,7 @@ import pandas as pd
 
 from envs.evaluation.episode import MEANS_OF_JOBS, EpisodeFigures, Remark
 from envs.evaluation.failure import Failure
+from envs.evaluation.job_time import describe_job_time
 from envs.evaluation.names import find_name
 from envs.evaluation.plain_values import plain
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
@@ -206,6 +207,7 @@ class Comparison:
             *LEGEND,
             *self._not_arrived(),
             *(f"Cut short: {name}: {why}." for name, results in self.runs.items() for why in cut_short(results)),
+            *describe_job_time(self.settings.get("job_time", {})),
             *(f"Note: {note}." for note in self.settings.get("notes", ())),
             *self.remarks,
         ]

@@ -34,7 +34,7 @@ def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
     held while a job restarts on them, because no other job can use them. Of two jobs that share GPUs, the one that held
     them first holds them for itself, until it leaves: a stay of the other one is cut there.
     """
-    events, next_time = log.events, _next_times(log, end_time)
+    events, next_time = log.events, next_times(log, end_time)
     holds = np.flatnonzero(np.isin(events["kind"], (EventKind.START, EventKind.RESIZE)))
     counts = events["num_shares"][holds]
     event = np.repeat(holds, counts)
@@ -58,13 +58,13 @@ def find_waits(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
     rows = np.flatnonzero(np.isin(events["kind"], (EventKind.ARRIVE, EventKind.STOP, EventKind.INTERRUPT)))
     found = np.zeros(len(rows), WAIT)
     found["job"], found["event"] = events["job"][rows], rows
-    found["start"], found["end"] = events["time"][rows], _next_times(log, end_time)[rows]
+    found["start"], found["end"] = events["time"][rows], next_times(log, end_time)[rows]
     found = found[found["end"] > found["start"]]
     return found[np.argsort(found["start"], kind="stable")]
 
 
-def _next_times(log: EventLog, end_time: Seconds) -> FloatArray:
-    """float64[num_events]: time of the next event of the same job, or `end_time`."""
+def next_times(log: EventLog, end_time: Seconds) -> FloatArray:
+    """Return float64[num_events]: time of the next event of the same job, or `end_time`, in seconds."""
     events = log.events
     by_job = np.lexsort((np.arange(len(events)), events["job"]))
     next_time = np.full(len(events), end_time)

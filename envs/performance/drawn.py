@@ -51,9 +51,16 @@ class DrawnModel(TableModel):
         """Return the scale of the model itself: what a GPU needs of cores is not drawn."""
         return super().cpu_scale(without_draw(model), gpu_type)
 
-    def provenance(self, model: str, gpu_type: str, num_gpus: int | None = None, num_nodes: int | None = None) -> str:
+    def provenance(
+        self,
+        model: str,
+        gpu_type: str,
+        num_gpus: int | None = None,
+        num_nodes: int | None = None,
+        batch_size: int | None = None,
+    ) -> str:
         """Return the provenance of a throughput; see `TableModel.provenance`. It is "drawn" for a draw that runs."""
-        found = super().provenance(model, gpu_type, num_gpus, num_nodes)
+        found = super().provenance(model, gpu_type, num_gpus, num_nodes, batch_size)
         return found if number_of_draw(model) is None or found == "infeasible" else "drawn"
 
     def raw(

@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 
 from envs.performance.gpus import find_gpu_type
-from envs.performance.measurements import measured_surface, measured_types
+from envs.performance.measurements import measured_points, measured_surface, measured_types
 from envs.performance.step_time import StepTime
 from envs.performance.zoo import ModelProfile, zoo
 from envs.types import FloatArray
@@ -51,6 +51,12 @@ def log_index(gpu_type: str) -> float:
     return math.log(link.fp32_tflops * link.bandwidth_gb_s * faster) / 2
 
 
+def types_without(model: str, without: str = "") -> list[str]:
+    """Return the GPU types on which a zoo model was measured, but for a type or a source (a key of `TESTBEDS`)."""
+    known = measured_points()
+    return [name for name in measured_types(model) if without not in (name, known[model, name][0].source)]
+
+
 @cache
 def one_gpu_throughput(model: str, gpu_type: str) -> float:
     """Return samples/s of a zoo model on one GPU of a measured type, at its usual batch size."""
@@ -66,12 +72,12 @@ def common_exponent(without: str = "") -> float:
     It is that of the least absolute deviations, since some models wait for their input on any GPU.
 
     Args:
-        without: a GPU type to leave out.
+        without: a GPU type or a source to leave out.
     """
     across: list[float] = []
     faster: list[float] = []
     for model in zoo():
-        types = [gpu_type for gpu_type in measured_types(model) if gpu_type != without]
+        types = types_without(model, without)
         for position, first in enumerate(types):
             for second in types[position + 1 :]:
                 across.append(log_index(second) - log_index(first))
@@ -88,9 +94,9 @@ def model_exponent(model: str, without: str = "") -> float:
 
     Args:
         model: a zoo name.
-        without: a GPU type to leave out.
+        without: a GPU type or a source to leave out.
     """
-    types = [gpu_type for gpu_type in measured_types(model) if gpu_type != without]
+    types = types_without(model, without)
     x: FloatArray = np.array([log_index(gpu_type) for gpu_type in types])
     y: FloatArray = np.array([math.log(one_gpu_throughput(model, gpu_type)) for gpu_type in types])
     x, y = x - x.mean(), y - y.mean()
@@ -100,8 +106,7 @@ def model_exponent(model: str, without: str = "") -> float:
 
 def nearest_type(model: str, gpu_type: str, without: str = "") -> str:
     """Return the model's measured type with the index nearest to that of a GPU type."""
-    types = [other for other in measured_types(model) if other != without]
-    return min(types, key=lambda other: abs(log_index(other) - log_index(gpu_type)))
+    return min(types_without(model, without), key=lambda other: abs(log_index(other) - log_index(gpu_type)))
 
 
 def throughput_ratio(model: str, fast: str, slow: str, without: str = "") -> float:
@@ -109,12 +114,18 @@ def throughput_ratio(model: str, fast: str, slow: str, without: str = "") -> flo
     return math.exp(model_exponent(model, without) * (log_index(fast) - log_index(slow)))
 
 
-def surface(profile: ModelProfile, gpu_type: str) -> StepTime:
-    """Return a model's step-time surface on any GPU type: measured, or scaled from the nearest measured type."""
-    if gpu_type in measured_types(profile.name):
+def surface(profile: ModelProfile, gpu_type: str, without: str = "") -> StepTime:
+    """Return a model's step-time surface on any GPU type: measured, or scaled from the nearest measured type.
+
+    Args:
+        profile: the model.
+        gpu_type: the type.
+        without: a GPU type or a source whose measurements are left out; the model must have others.
+    """
+    if gpu_type in types_without(profile.name, without):
         return measured_surface(profile.name, gpu_type)
-    nearest = nearest_type(profile.name, gpu_type)
-    ratio = throughput_ratio(profile.name, gpu_type, nearest)
+    nearest = nearest_type(profile.name, gpu_type, without)
+    ratio = throughput_ratio(profile.name, gpu_type, nearest, without)
     return measured_surface(profile.name, nearest).scale(ratio, profile.gpu_share)
 
 

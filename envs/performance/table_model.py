@@ -1,9 +1,10 @@
 """Throughputs from measured points: the default performance model."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -17,8 +18,12 @@ from envs.performance.model import check_nodes_have_gpus
 from envs.performance.planned import needs_plan_model, planned_throughput
 from envs.performance.scaling import nearest_type, surface
 from envs.performance.slices import part_factor
+from envs.performance.step_time import StepTime
 from envs.performance.zoo import ModelProfile, fraction_of, model_profile, zoo, zoo_name
 from envs.types import Configuration, FloatArray, IntArray, PerformanceError
+
+SurfaceOf: TypeAlias = Callable[[ModelProfile, str], StepTime]
+"""A model and a GPU type -> its step times."""
 
 FIRST_GPUS = 64  # size of a table when it is first built; it doubles when asked for more
 FIRST_NODES = 8
@@ -115,7 +120,14 @@ class TableModel:
         dense = self._tables[model, gpu_type, batch_size]
         return np.concatenate(([0.0], dense[counts, nodes]))
 
-    def provenance(self, model: str, gpu_type: str, num_gpus: int | None = None, num_nodes: int | None = None) -> str:
+    def provenance(
+        self,
+        model: str,
+        gpu_type: str,
+        num_gpus: int | None = None,
+        num_nodes: int | None = None,
+        batch_size: int | None = None,
+    ) -> str:
         """Return the provenance of a model's throughput on a GPU type.
 
         Args:
@@ -123,10 +135,11 @@ class TableModel:
             gpu_type: the type.
             num_gpus: a particular number of GPUs; None for any number.
             num_nodes: on so many nodes; None for the fewest.
+            batch_size: global; None for the usual one.
 
         Returns:
-            "measured" if the type was measured; with `num_gpus`, if that placement was measured at the usual batch
-            size. "interpolated" where GPUs, nodes and samples per GPU lie between those of measured placements, and
+            "measured" if the type was measured; with `num_gpus`, if that placement was measured at the batch size.
+            "interpolated" where GPUs, nodes and samples per GPU lie between those of measured placements, and
             "modelled" beyond them, and on parts of a GPU. "guessed" if the throughput is scaled from another type.
             "infeasible" if the model does not fit the memory of that number of GPUs, or of any number.
 
@@ -144,7 +157,7 @@ class TableModel:
         if num_gpus is None:
             return "measured"
         nodes = -(-num_gpus // self.gpus_per_node) if num_nodes is None else num_nodes
-        return _provenance_of_cell(profile, gpu_type, num_gpus, nodes)
+        return _provenance_of_cell(profile, gpu_type, num_gpus, nodes, batch_size or profile.usual_batch(num_gpus))
 
     def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
         """Return the fraction of its throughput alone that a job keeps beside another job on the same GPU.
@@ -222,7 +235,12 @@ def default_model() -> TableModel:
 
 
 def raw_throughputs(
-    profile: ModelProfile, gpu_type: str, max_gpus: int, nodes: IntArray, batch_size: int | None = None
+    profile: ModelProfile,
+    gpu_type: str,
+    max_gpus: int,
+    nodes: IntArray,
+    batch_size: int | None = None,
+    surface_of: SurfaceOf = surface,
 ) -> FloatArray:
     """Return float64[max_gpus + 1, len(nodes)]: samples/s of the surface; 0 where memory does not suffice.
 
@@ -232,6 +250,8 @@ def raw_throughputs(
         max_gpus: last row.
         nodes: node counts of the columns; fewer GPUs than nodes are on one node each.
         batch_size: global; None for the usual one of each GPU count.
+        surface_of: returns the surface of a model on a GPU type; another one than the default model's serves
+            comparisons.
     """
     counts = np.arange(1, max_gpus + 1)
     batch = np.array([batch_size or profile.usual_batch(int(count)) for count in counts], np.float64)
@@ -240,17 +260,17 @@ def raw_throughputs(
     if profile.plans == "dp":
         local = np.ceil(local)  # a step takes as long as the worker with the most samples
     if is_concave(profile):
-        seconds = slowest_so_far(surface(profile, gpu_type), local, max_gpus, nodes)
+        seconds = slowest_so_far(surface_of(profile, gpu_type), local, max_gpus, nodes)
     else:
         n = counts[:, None]
-        seconds = surface(profile, gpu_type).seconds(n, np.minimum(nodes, n), local[:, None])
+        seconds = surface_of(profile, gpu_type).seconds(n, np.minimum(nodes, n), local[:, None])
     batch, possible = batch[:, None], possible[:, None]
     return np.concatenate((np.zeros((1, len(nodes))), np.where(possible, batch / seconds, 0.0)))
 
 
 @lru_cache(MOST_SURFACES)
-def _provenance_of_cell(profile: ModelProfile, gpu_type: str, num_gpus: int, num_nodes: int) -> str:
-    points, batch = played_points(profile.name, gpu_type), profile.usual_batch(num_gpus)
+def _provenance_of_cell(profile: ModelProfile, gpu_type: str, num_gpus: int, num_nodes: int, batch: int) -> str:
+    points = played_points(profile.name, gpu_type)
     if any((num_gpus, num_nodes, batch) == (point.num_gpus, point.num_nodes, point.batch_size) for point in points):
         return "measured"
     seen = np.array([(point.num_gpus, point.num_nodes, point.batch_size / point.num_gpus) for point in points])

@@ -50,19 +50,18 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 """By the names of the held-out table: llm-foundry's configurations, GPT-3's by NeMo's, Llama's papers."""
 
 
-def counterpart(model: str) -> str | None:
-    """Return the measured MPT model that is nearest to a language model in size; None if it is no such model."""
-    if model not in SHAPES:
-        return None
+def _counterpart(model: str) -> str:
+    """Return the MPT model that is nearest in size."""
     size = SHAPES[model].millions
     sizes = {name: shape.millions for name, shape in SHAPES.items() if name.startswith("MPT")}
     return min(sizes, key=lambda name: max(sizes[name] / size, size / sizes[name]))
 
 
-def zoo_samples(model: str, tokens: float) -> float:
-    """Return how many samples of the counterpart have the operations of one sequence of so many tokens.
+def zoo_name(model: str) -> str:
+    """Return the zoo's model that is nearest in size to one of `SHAPES`."""
+    return _counterpart(model).lower().replace("-", "_")
 
-    Raises:
-        KeyError: the model has no counterpart.
-    """
-    return SHAPES[model].operations(tokens) / SHAPES[str(counterpart(model))].operations(ZOO_TOKENS)
+
+def zoo_samples(model: str, tokens: float) -> float:
+    """Return how many samples of the zoo's model have the operations of one sequence of so many tokens."""
+    return SHAPES[model].operations(tokens) / SHAPES[_counterpart(model)].operations(ZOO_TOKENS)

@@ -24,7 +24,7 @@ from envs.performance.scaling import nearest_type
 from envs.performance.table_model import TableModel, default_model, raw_throughputs
 from envs.performance.zoo import model_profile
 from envs.types import Configuration
-from experiments.performance.language import SHAPES, zoo_name, zoo_samples
+from experiments.performance.language import SHAPES, nearest_zoo_model, zoo_samples
 from experiments.performance.reproduction import Reproduction
 
 
@@ -36,7 +36,7 @@ class Counterpart(NamedTuple):
 
 
 COUNTERPARTS = {
-    **{name: Counterpart(zoo_name(name)) for name in SHAPES},
+    **{name: Counterpart(nearest_zoo_model(name)) for name in SHAPES},
     "BERT-large pre-training": Counterpart("bert_large", 512),
     "BERT-large SQuAD": Counterpart("bert_large", 512),
     "ResNet-50 v1.5": Counterpart("resnet50"),

@@ -57,7 +57,7 @@ def _counterpart(model: str) -> str:
     return min(sizes, key=lambda name: max(sizes[name] / size, size / sizes[name]))
 
 
-def zoo_name(model: str) -> str:
+def nearest_zoo_model(model: str) -> str:
     """Return the zoo's model that is nearest in size to one of `SHAPES`."""
     return _counterpart(model).lower().replace("-", "_")
 

@@ -2,7 +2,7 @@
 
 python scripts/validate_performance.py data=<folder with profiles/>
 python scripts/validate_performance.py parts=pairs seed=3
-python scripts/validate_performance.py parts=held_out
+python scripts/validate_performance.py parts=[held_out,conclusions]
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ from launch import command
 
 # isort: split
 from envs.evaluation.files import write_frame
+from experiments.performance.conclusions import validate_conclusions
 from experiments.performance.contention import fitted_contention, read_deepshare
 from experiments.performance.held_out import validate_held_out
 from experiments.performance.plot import plot_protocols
@@ -32,6 +33,8 @@ def main(run: ValidationRun, folder: Path) -> None:
         keep_and_print(validate_pairs(run.data, seed=run.seed), folder / "pairs.csv", digits=3)
     if "held_out" in run.parts:
         keep_and_print(validate_held_out(), folder / "held_out.csv", digits=0)
+    if "conclusions" in run.parts:
+        keep_and_print(validate_conclusions(seed=run.seed), folder / "conclusions.csv", digits=2)
 
 
 def print_throughputs(run: ValidationRun, folder: Path) -> None:

@@ -69,7 +69,8 @@ def sum_placements(run: RunResult) -> tuple[IntArray, FloatArray]:
         held["plan"],
     )
     placements, index = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    return placements, np.bincount(index.ravel(), (next_times(run.log, run.end_time) - events["time"])[rows])
+    seconds = (next_times(run.log, run.end_time) - events["time"])[rows]
+    return placements, np.asarray(np.bincount(index.ravel(), seconds), np.float64)
 
 
 def _grade(

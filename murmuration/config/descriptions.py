@@ -209,7 +209,7 @@ class SoakRun(SoakSettings):
     """scripts/soak.py."""
 
 
-VALIDATED_PARTS = ("throughputs", "pairs", "held_out")
+VALIDATED_PARTS = ("throughputs", "pairs", "held_out", "conclusions")
 
 
 @dataclass(frozen=True, kw_only=True)

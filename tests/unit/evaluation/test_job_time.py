@@ -66,7 +66,7 @@ def test_a_comparison_states_what_was_played():
     specs = [JobSpec(0, 0.0, 1, 1000.0, "resnet50"), JobSpec(1, 0.0, 4, 1000.0, "resnet50")]
     setup = Setup(ClusterSpec((NodeSpec("V100", 8),)), TableModel())
     found = compare_schedulers({"fifo": Fifo()}, [Workload.of(specs, "two")], setup)
-    seconds = [row["finish_time"] - row["start_time"] for row in found.runs["fifo"][0].records]
+    seconds = [row["finish_time"] - row["start_time"] for row in found.episodes["fifo"][0].jobs]
     shares = found.settings["job_time"]
     assert shares["measured"] == pytest.approx(seconds[0] / sum(seconds))
     assert shares["interpolated"] == pytest.approx(seconds[1] / sum(seconds))

@@ -10,7 +10,7 @@ import yaml
 from hydra.utils import instantiate
 
 from envs.performance import Contention, CostBySize, CostByTable, TableModel
-from experiments.performance import contention, forms, predictions, report, sharing
+from experiments.performance import conclusions, contention, forms, predictions, report, sharing
 from experiments.performance.predictions import summarise_errors
 from experiments.performance.profiles import PREDICTION_COLUMNS
 from tests.unit.scripts.test_training_scripts import run_here
@@ -37,6 +37,8 @@ def with_quick_forms(monkeypatch):
     monkeypatch.setattr(contention, "LAWS", {"no contention": "off"})
     monkeypatch.setattr(predictions, "LAWS", contention.LAWS)
     monkeypatch.setattr(predictions, "PROTOCOLS", ("profile",))
+    monkeypatch.setattr(conclusions, "EPISODES", 2)
+    monkeypatch.setattr(conclusions, "list_tables", lambda tables=conclusions.list_tables: tables()[:1])
 
 
 @pytest.mark.slow
@@ -55,6 +57,7 @@ def test_the_script_prints_errors_and_writes_predictions_and_pictures(quick, rea
         "H100 over",
         "Gavel's pairs of jobs on one GPU",
         "The same, the 84 pairs of the default model",
+        "Rank correlation",
     ):
         assert heading in done.stdout
     kept = pd.read_csv(tmp_path / "run" / "predictions.csv")
@@ -77,10 +80,8 @@ def test_missing_data_is_a_one_line_error(run):
 def test_an_unknown_part_is_a_one_line_error(run):
     done = run("parts=pair")
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == "error: parts=pair: no such part, did you mean pairs?; there are: all, throughputs, pairs, held_out\n"
-    )
+    known = "all, throughputs, pairs, held_out, conclusions"
+    assert done.stderr == f"error: parts=pair: no such part, did you mean pairs?; there are: {known}\n"
 
 
 def test_a_wrong_folder_is_a_one_line_error(run, tmp_path):

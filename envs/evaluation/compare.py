@@ -73,9 +73,7 @@ def compare_schedulers(
     raise_if_nothing_ran(runs, inapplicable, failures)
     chosen = next((name for name in (reference, "fifo") if name in runs), "")
     ran = workloads[: max(map(len, runs.values()))]  # fewer than all if all schedulers are slow ones
-    settings = describe_settings(ran, setup, seed) | dict(about or {})
-    results = [run for of_scheduler in runs.values() for run in of_scheduler if isinstance(run, RunResult)]
-    settings["job_time"] = share_job_time(results, setup.performance)
+    settings = describe_settings(ran, setup, seed) | dict(about or {}) | {"job_time": share_job_time(runs, setup)}
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
     relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))

@@ -1,20 +1,21 @@
 """How much of what was played rests on measured throughputs: shares of job time by provenance."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from envs.evaluation.episode import EpisodeFigures
 from envs.metrics.timeline import next_times
 from envs.performance import PerformanceModel, TableModel
-from envs.simulation import RunResult
+from envs.simulation import RunResult, Setup
 from envs.simulation.log import EventKind
 from envs.types import FloatArray, IntArray
 
 GRADES = ("measured", "interpolated", "modelled", "guessed")
 
 
-def share_job_time(runs: Iterable[RunResult], performance: PerformanceModel) -> dict[str, float]:
+def share_job_time(runs: Mapping[str, Sequence[RunResult | EpisodeFigures]], setup: Setup) -> dict[str, float]:
     """Divide the time in which jobs held GPUs by the provenance of their throughput there.
 
     Each placement of each job counts with its own GPUs, nodes and batch size, for as long as the job held it. A
@@ -22,17 +23,19 @@ def share_job_time(runs: Iterable[RunResult], performance: PerformanceModel) -> 
     on several GPU types, the worst type counts.
 
     Args:
-        runs: of any schedulers and workloads.
-        performance: with which they were played.
+        runs: by scheduler; figures that were recorded earlier have no event log, and do not count.
+        setup: with which they were played.
 
     Returns:
         Shares by provenance, `GRADES` first; they add up to 1. Empty if no job held GPUs, or the performance model does
         not state provenance.
     """
+    performance = setup.performance
     if not hasattr(performance, "provenance"):
         return {}
+    played = [run for results in runs.values() for run in results if isinstance(run, RunResult)]
     seconds: Counter[str] = Counter()
-    for run in runs:
+    for run in played:
         placements, lengths = sum_placements(run)
         for placement, length in zip(placements.tolist(), lengths.tolist(), strict=True):
             model, *types, gpus, nodes, batch, plan = placement

@@ -77,7 +77,7 @@ class OtherCurves(TableModel):
         return raw_throughputs(own, gpu_type, max_gpus, nodes, batch_size, self.surface_of)
 
 
-class Table(NamedTuple):
+class HeldOutTable(NamedTuple):
     """A measured table, what is modelled without it, and a cluster of 16 GPUs."""
 
     title: str
@@ -94,7 +94,7 @@ class Table(NamedTuple):
         return {name: OtherCurves(self.gpus_per_node, each, self.profiles) for name, each in found.items()}
 
 
-def list_tables() -> list[Table]:
+def list_tables() -> list[HeldOutTable]:
     """Return the tables, each held out as a whole."""
     elastic = [with_batch(name, "strong", 256) for name in ("resnet50_imagenet", "vgg16")]
     elastic.append(with_batch("deepspeech2", "strong", 64))
@@ -107,12 +107,12 @@ def list_tables() -> list[Table]:
         "NVIDIA": (("V100", "A100"), nvidia, played[chosen]),
     }
     return [
-        Table("Sia", ("V100", "A100"), 8, POLLUX, partial(surface, without="sia")),
-        Table("Pollux", ("T4", "V100"), 4, POLLUX, partial(surface, without="pollux")),
-        Table("Gavel P100", ("V100", "P100"), 4, GAVEL, partial(surface, without="P100")),
-        Table("Gavel K80", ("V100", "K80"), 4, GAVEL, partial(surface, without="K80")),
+        HeldOutTable("Sia", ("V100", "A100"), 8, POLLUX, partial(surface, without="sia")),
+        HeldOutTable("Pollux", ("T4", "V100"), 4, POLLUX, partial(surface, without="pollux")),
+        HeldOutTable("Gavel P100", ("V100", "P100"), 4, GAVEL, partial(surface, without="P100")),
+        HeldOutTable("Gavel K80", ("V100", "K80"), 4, GAVEL, partial(surface, without="K80")),
         *(
-            Table(title, types, 8, tuple(each.name for each in at), surface, fit_rows(rows), tuple(at))
+            HeldOutTable(title, types, 8, tuple(each.name for each in at), surface, fit_rows(rows), tuple(at))
             for title, (types, at, rows) in held.items()
         ),
     ]
@@ -140,7 +140,7 @@ def fit_rows(played: pd.DataFrame) -> SurfaceOf:
     return lambda profile, gpu_type: found.get((profile.name, gpu_type)) or surface(profile, gpu_type)
 
 
-def play_table(table: Table, *, seed: int = 0, episodes: int = EPISODES) -> dict[str, FloatArray]:
+def play_table(table: HeldOutTable, *, seed: int = 0, episodes: int = EPISODES) -> dict[str, FloatArray]:
     """Play the schedulers under both sides of a table.
 
     Returns:
@@ -241,7 +241,7 @@ def find_reversed(
 
 
 def validate_conclusions(
-    *, seed: int = 0, episodes: int | None = None, tables: Sequence[Table] | None = None
+    *, seed: int = 0, episodes: int | None = None, tables: Sequence[HeldOutTable] | None = None
 ) -> tuple[pd.DataFrame, Reproduction]:
     """Rank schedulers under every table, modelled and measured.
 

@@ -13,6 +13,12 @@ from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.unit.metrics.fabricated import Told, fabricated
 
+CLUSTER = ClusterSpec((NodeSpec("V100", 4), NodeSpec("A100", 4)))
+
+
+def shares(*runs, performance=None):
+    return share_job_time({"told": runs}, Setup(CLUSTER, performance or TableModel()))
+
 
 def told(column="", row=0, value=0):
     """ResNet-50 on a node of 4 V100 and one of 4 A100; one field of one event of the log changed.
@@ -30,8 +36,7 @@ def told(column="", row=0, value=0):
     events = run.log.events.copy()
     if column:
         events[column][row] = value
-    cluster = ClusterSpec((NodeSpec("V100", 4), NodeSpec("A100", 4)))
-    return replace(run, cluster=cluster, log=EventLog(events, run.log.shares))
+    return replace(run, cluster=CLUSTER, log=EventLog(events, run.log.shares))
 
 
 @pytest.mark.parametrize(
@@ -47,13 +52,13 @@ def told(column="", row=0, value=0):
 def test_shares_worked_by_hand(changed, seconds):
     names = ("measured", "interpolated", "modelled", "guessed")
     expected = {name: share / 16 for name, share in zip(names, seconds, strict=True)}
-    assert share_job_time([told(*changed)] * 2, TableModel()) == pytest.approx(expected)
+    assert shares(told(*changed), told(*changed)) == pytest.approx(expected)
 
 
 def test_models_that_state_no_provenance_have_no_shares():
-    assert share_job_time([told()], IdealModel()) == {}
+    assert shares(told(), performance=IdealModel()) == {}
     assert describe_job_time({}) == []
-    assert share_job_time([], TableModel()) == {}
+    assert shares() == {}
 
 
 def test_the_line_has_a_figure_for_each_provenance():
@@ -67,7 +72,7 @@ def test_a_comparison_states_what_was_played():
     setup = Setup(ClusterSpec((NodeSpec("V100", 8),)), TableModel())
     found = compare_schedulers({"fifo": Fifo()}, [Workload.of(specs, "two")], setup)
     seconds = [row["finish_time"] - row["start_time"] for row in found.episodes["fifo"][0].jobs]
-    shares = found.settings["job_time"]
-    assert shares["measured"] == pytest.approx(seconds[0] / sum(seconds))
-    assert shares["interpolated"] == pytest.approx(seconds[1] / sum(seconds))
-    assert describe_job_time(shares)[0] in found.caption_lines
+    stated = found.settings["job_time"]
+    assert stated["measured"] == pytest.approx(seconds[0] / sum(seconds))
+    assert stated["interpolated"] == pytest.approx(seconds[1] / sum(seconds))
+    assert describe_job_time(stated)[0] in found.caption_lines

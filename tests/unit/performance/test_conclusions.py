@@ -12,8 +12,8 @@ from envs.types import Configuration
 from experiments.performance import conclusions
 from experiments.performance.conclusions import (
     SCHEDULERS,
+    HeldOutTable,
     OtherCurves,
-    Table,
     compare_ranks,
     find_reversed,
     fit_rows,
@@ -102,7 +102,7 @@ def test_equal_sides_rank_alike(monkeypatch):
     monkeypatch.setattr(
         conclusions, "SCHEDULERS", {name: SCHEDULERS[name] for name in ("fifo", "srtf", "optimus", "afs")}
     )
-    table = Table("same", ("V100", "P100"), 4, ("resnet18", "transformer"), surface)
+    table = HeldOutTable("same", ("V100", "P100"), 4, ("resnet18", "transformer"), surface)
     rows, report = validate_conclusions(episodes=2, tables=[table])
     assert len(rows) == 2 * 4 * 2
     assert (rows["mean_jct"] > 0).all()

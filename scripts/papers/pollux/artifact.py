@@ -46,27 +46,29 @@ class Application:
 
     Args:
         folder: the application's folder of tables.
+        suffix: of the names of the tables of step times.
+        gpus_per_node: of the nodes where they were measured.
 
     Raises:
         MurmurationError: the folder lacks a table.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.name = folder.name
+    def __init__(self, folder: Path, suffix: str = "", gpus_per_node: int = GPUS_PER_NODE) -> None:
+        self.name, self.gpus_per_node = folder.name, gpus_per_node
         runs = {int(path.stem.split("-")[1]): pd.read_csv(path) for path in folder.glob("validation-*.csv")}
-        if not runs or not (folder / "placements.csv").is_file():
+        if not runs or not (folder / f"placements{suffix}.csv").is_file():
             raise MurmurationError(
-                f"{folder}: has no placements.csv and validation-<batch>.csv; give a clone's folder with the traces of "
-                "github.com/petuum/adaptdl, branch osdi21-artifact, as data=<folder>"
+                f"{folder}: has no placements{suffix}.csv and validation-<batch>.csv; give a folder with a copy of the "
+                "artifact's simulator as data=<folder>"
             )
         self.runs = dict(sorted(runs.items()))
         self.epochs = LONGEST[self.name]
-        placements = pd.read_csv(folder / "placements.csv")
+        placements = pd.read_csv(folder / f"placements{suffix}.csv")
         digits = placements.placement.astype(str)
         placements["num_nodes"] = digits.map(len)
         placements["num_replicas"] = digits.map(lambda each: sum(map(int, each)))
-        self._placements = {name: rows.sort_values("local_bsz") for name, rows in placements.groupby(digits)}
-        self._measured = (placements, pd.read_csv(folder / "scalability.csv"))
+        self.placements = {name: rows.sort_values("local_bsz") for name, rows in placements.groupby(digits)}
+        self.measured = (placements, pd.read_csv(folder / f"scalability{suffix}.csv"))
         self.smallest, self.largest = min(self.runs), max(self.runs)  # batch sizes
         self.least = int(placements.local_bsz.min())
         self.most = LARGEST_MICRO_BATCH.get(self.name, int(placements.local_bsz.max()))  # samples of one GPU at once
@@ -85,11 +87,19 @@ class Application:
     def divide(self, batch_size: int, gpus: int) -> DividedBatch:
         """Divide a batch among GPUs by the simulator's rule; it can become a few samples larger or smaller."""
         share = math.ceil(batch_size / gpus - _ROUNDING)
-        passes = math.ceil(share / self.most - _ROUNDING)
+        passes = math.ceil(share / self.largest_micro_batch(gpus) - _ROUNDING)
         if gpus == 1 and batch_size > self.smallest:
             passes = max(2, passes)  # one pass on one GPU says nothing about the noise of gradients
         micro_batch = math.ceil(share / passes - _ROUNDING)
         return DividedBatch(gpus, min(micro_batch, self.largest // (gpus * passes)), passes)
+
+    def largest_micro_batch(self, gpus: int) -> int:
+        """Samples that one of so many GPUs can take at once; here the same for all numbers of GPUs."""
+        return self.most
+
+    def steps(self, batch_size: int) -> float:
+        """Steps of a whole run at one batch size."""
+        return float((np.diff(self._progress) / self.gains(batch_size)).sum())
 
     def gains(self, batch_size: float) -> FloatArray:
         """float64[epochs]: progress of a step, in steps of the smallest batch size, in each epoch of a run."""
@@ -110,7 +120,7 @@ class Application:
         On the fewest nodes that hold the GPUs it is the measured one. On more it is the mean over placements of as many
         GPUs and nodes.
         """
-        placement = fewest_node_gpus(step.gpus)
+        placement = fewest_node_gpus(step.gpus, self.gpus_per_node)
         if num_nodes <= len(placement):
             whole, transfer = self._measured_times(_rotated(placement), step.micro_batch)
         else:
@@ -119,7 +129,7 @@ class Application:
 
     def _measured_times(self, placement: tuple[int, ...], micro_batch: int) -> tuple[float, float]:
         """Seconds of a step of one pass, and of its transfers: those of the placement, or between placements."""
-        rows = self._placements.get("".join(map(str, placement)))
+        rows = self.placements.get("".join(map(str, placement)))
         if rows is not None:
             sizes = rows.local_bsz.to_numpy()
             if not sizes[0] <= micro_batch <= sizes[-1]:
@@ -134,7 +144,7 @@ class Application:
 
     @cached_property
     def _interpolator(self) -> Callable[[Sequence[Sequence[float]]], FloatArray]:
-        placements, scalability = self._measured
+        placements, scalability = self.measured
         means = placements.groupby(_PLACES)[[*_PLACES, *_TIMES]].mean()
         rows = pd.concat([means, scalability], ignore_index=True)
         found: Callable[[Sequence[Sequence[float]]], FloatArray] = LinearNDInterpolator(
@@ -172,10 +182,10 @@ def _rotated(placement: tuple[int, ...]) -> tuple[int, ...]:
     return min(placement[i:] + placement[:i] for i in range(len(placement)))
 
 
-def fewest_node_gpus(num_gpus: int) -> tuple[int, ...]:
+def fewest_node_gpus(num_gpus: int, gpus_per_node: int = GPUS_PER_NODE) -> tuple[int, ...]:
     """GPUs on each node where they are on the fewest nodes."""
-    nodes, rest = divmod(num_gpus, GPUS_PER_NODE)
-    return (GPUS_PER_NODE,) * nodes + ((rest,) if rest else ())
+    nodes, rest = divmod(num_gpus, gpus_per_node)
+    return (gpus_per_node,) * nodes + ((rest,) if rest else ())
 
 
 @cache

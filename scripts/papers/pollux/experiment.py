@@ -123,7 +123,7 @@ def read_pollux_jobs(path: Path, model: PolluxTables, jobs: str) -> Workload:
         largest = application.largest if batch == ADAPTED else int(batch)
         most = gpus if one or jobs == "rigid" else most_replicas(application, largest)
         name = f"{application.name} {batch}"
-        specs.append(JobSpec(number, float(row["time"]), gpus, application.work, name, least, most))
+        specs.append(JobSpec(number, float(row["time"]), gpus, model.work(name), name, least, most))
     return Workload.of(specs, path.stem)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envs.types import Configuration
+from envs.types import Configuration, Samples
 from papers.pollux.artifact import LONGEST, Application, read_application
 
 ADAPTED = "adapted"
@@ -32,6 +32,10 @@ class PolluxTables:
     def application(self, model: str) -> Application:
         """Return the tables of a model's application."""
         return read_application(self.traces / model.split()[0])
+
+    def work(self, model: str) -> Samples:
+        """Return the work of a job of this model."""
+        return self.application(model).work
 
     def throughput(self, model: str, configuration: Configuration) -> float:
         """Return useful samples/s; see `PerformanceModel.throughput`."""

@@ -17,9 +17,12 @@ SMALLEST = {
     "sampling_matching.jct_gap": ("instances=2",),
     "gavel.space_sharing": ("arrivals_per_hour=[4.8]",),
     "pollux.eight_workloads": ("schedulers=[Optimus]", "workloads=[6]"),
+    "sia.sia_workloads": ("families=[philly]", "schedulers=['Gavel, steps/s']", "most_workloads=1"),
     "synergy.mechanisms": ("splits=['20/70/10']", "policies=[fifo]", "num_jobs=30", "num_workloads=1"),
     "maifs.improvements": ("tasks=[shared-16]", "checkpoints={options:checkpoints/options-16}"),
 }
+
+ARTIFACTS = {"pollux": "pollux/simulator", "sia": "sia/sia-simulator"}  # folders of public artifacts
 
 
 def test_every_table_has_a_smallest_setting():
@@ -32,8 +35,8 @@ def test_every_table_has_a_smallest_setting():
 def test_a_table_is_repeated_at_its_smallest_setting(name, real_data, tmp_path):
     data = real_data("profiles/rubick").parents[1]
     paper, title = name.split(".")
-    if paper == "pollux":
-        real_data("pollux/simulator")
+    if paper in ARTIFACTS:
+        real_data(ARTIFACTS[paper])
     words = [f"paper={paper}", f"table={title}", f"data={data}", f"hydra.run.dir={tmp_path / 'run'}"]
     words += [f"++tables.{name}.{option}" for option in SMALLEST[name]]
     command = [sys.executable, str(ROOT / "scripts" / "reproduce.py"), *words]

@@ -1,0 +1,1 @@
+"""Workloads and policies of Sia's simulator, beside what it publishes."""

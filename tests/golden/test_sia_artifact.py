@@ -1,10 +1,12 @@
 """What Sia's simulator does otherwise than Pollux's, worked by hand on tables of two placements."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from baselines.gavel.shares import Sharing, maximise_total_throughput
 from envs.types import Configuration
-from papers.sia.experiment import PUBLISHED, means_of_families
+from papers.sia.experiment import PUBLISHED, SharingInSteps, means_of_families
 from papers.sia.performance import SiaTables
 
 
@@ -44,6 +46,13 @@ def test_the_best_batch_size_counts_useful_samples(traces):
     tables = SiaTables(traces)
     assert tables.work("bert adapted") == pytest.approx(360)
     assert tables.throughput("bert adapted", Configuration("aws", 2)) == pytest.approx(12 / (1.2 * 0.5))
+
+
+@pytest.mark.parametrize(("kind", "shares"), [(SharingInSteps, [0, 1]), (Sharing, [1, 0])])
+def test_short_steps_go_first(kind, shares):
+    """A job with 1 step/s on the first type and 0.1 on the second, and one with 10 on both, that only fit in turns."""
+    found = maximise_total_throughput(kind(np.array([[1.0, 0.1], [10.0, 10.0]]), np.array([4, 4]), np.array([4, 0])))
+    assert found.shares[:, 0].tolist() == pytest.approx(shares, abs=1e-6)
 
 
 def test_means_are_beside_what_is_published():

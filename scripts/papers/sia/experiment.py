@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from baselines import Gavel, Pollux, Sia
@@ -24,20 +25,20 @@ PUBLISHED: dict[tuple[str, str], float] = {("saturn", "Gavel, steps/s"): 2.548}
 aaf7a0de. It publishes no other mean JCT; those of the paper's Table 3 are in its PDF only."""
 
 
-class _InSteps(Sharing):
-    """Throughputs count as they are, not relative to what a job has on average."""
+class SharingInSteps(Sharing):
+    """Jobs and GPUs whose throughputs count as they are, not relative to what a job has on average."""
 
     @property
-    def proportional(self) -> FloatArray:  # type: ignore[override]
+    def proportional(self) -> FloatArray:
         """float64[num_jobs]: 1 for each job."""
-        return (self.throughput[:, 0] * 0.0) + 1.0
+        return np.ones(self.num_jobs)
 
 
 class SumOfSteps(Gavel):
     """Gavel with the objective of the artifact, which prefers jobs of short steps: the sum of steps/s."""
 
     def _shares(self, view: ClusterView, jobs: IntArray, sharing: Sharing) -> TimeShares:
-        return maximise_total_throughput(_InSteps(sharing.throughput, sharing.gpus, sharing.capacity))
+        return maximise_total_throughput(SharingInSteps(sharing.throughput, sharing.gpus, sharing.capacity))
 
 
 @dataclass(frozen=True)

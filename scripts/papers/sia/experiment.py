@@ -63,7 +63,7 @@ def sia_workloads(
     data: str,
     folder: Path,
     families: Sequence[str] = ("philly", "saturn"),
-    schedulers: Sequence[str] = tuple(CONTENDERS),
+    schedulers: Sequence[str] = ("Sia", "Gavel, steps/s", "Gavel", "Gavel, max-min"),
     most_workloads: int = 10,
 ) -> Reproduction:
     """Play the artifact's workloads on its 24 T4, 16 A100 and 24 RTX 2080 Ti, with its rounds and restart costs.
@@ -72,7 +72,7 @@ def sia_workloads(
         data: a folder with `sia/sia-simulator`, a copy of the artifact's folder `sia-simulator`.
         folder: of the run.
         families: keys of `FAMILIES`.
-        schedulers: keys of `CONTENDERS`.
+        schedulers: keys of `CONTENDERS`. Pollux takes a minute and a half for each workload.
         most_workloads: of each family, from its first on.
 
     Raises:

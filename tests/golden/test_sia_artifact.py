@@ -48,10 +48,10 @@ def test_the_best_batch_size_counts_useful_samples(traces):
     assert tables.throughput("bert adapted", Configuration("aws", 2)) == pytest.approx(12 / (1.2 * 0.5))
 
 
-@pytest.mark.parametrize(("kind", "shares"), [(SharingInSteps, [0, 1]), (Sharing, [1, 0])])
-def test_short_steps_go_first(kind, shares):
+@pytest.mark.parametrize(("sharing", "shares"), [(SharingInSteps, [0, 1]), (Sharing, [1, 0])])
+def test_short_steps_go_first(sharing, shares):
     """A job with 1 step/s on the first type and 0.1 on the second, and one with 10 on both, that only fit in turns."""
-    found = maximise_total_throughput(kind(np.array([[1.0, 0.1], [10.0, 10.0]]), np.array([4, 4]), np.array([4, 0])))
+    found = maximise_total_throughput(sharing(np.array([[1.0, 0.1], [10.0, 10.0]]), np.array([4, 4]), np.array([4, 0])))
     assert found.shares[:, 0].tolist() == pytest.approx(shares, abs=1e-6)
 
 

@@ -9,6 +9,8 @@ import pandas as pd
 
 from baselines import Gavel, Pollux, Sia
 from baselines.gavel.shares import Sharing, TimeShares, maximise_total_throughput
+from baselines.parts.options import Options
+from baselines.parts.programmed import ProgrammedRound
 from envs.evaluation.files import write_frame
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Rounds, Scenario, Setup, Simulator, run_episode
@@ -41,6 +43,14 @@ class SumOfSteps(Gavel):
         return maximise_total_throughput(SharingInSteps(sharing.throughput, sharing.gpus, sharing.capacity))
 
 
+class GrowingSia(Sia):
+    """Sia with the artifact's limit: a job starts on one GPU, and may have twice the most GPUs that it has had."""
+
+    def _options(self, now: ProgrammedRound) -> Options:
+        options = super()._options(now)
+        return options.only(np.flatnonzero(options.num_gpus <= np.maximum(1, 2 * now.most)[options.job]))
+
+
 @dataclass(frozen=True)
 class SiaContender:
     """One of our schedulers, the seconds of its rounds, and how jobs come to it (see `read_pollux_jobs`)."""
@@ -52,6 +62,7 @@ class SiaContender:
 
 CONTENDERS = {
     "Sia": SiaContender(Sia, 60.0, ADAPTED),
+    "Sia, growing": SiaContender(GrowingSia, 60.0, ADAPTED),
     "Pollux": SiaContender(lambda: Pollux(growth=2.0), 60.0, ADAPTED),
     "Gavel": SiaContender(lambda: Gavel("total_throughput", reset_interval=0.0), 360.0, "rigid"),
     "Gavel, steps/s": SiaContender(lambda: SumOfSteps(reset_interval=0.0), 360.0, "rigid"),
@@ -63,7 +74,7 @@ def sia_workloads(
     data: str,
     folder: Path,
     families: Sequence[str] = ("philly", "saturn"),
-    schedulers: Sequence[str] = ("Sia", "Gavel, steps/s", "Gavel", "Gavel, max-min"),
+    schedulers: Sequence[str] = ("Sia", "Sia, growing", "Gavel, steps/s", "Gavel", "Gavel, max-min"),
     most_workloads: int = 10,
 ) -> Reproduction:
     """Play the artifact's workloads on its 24 T4, 16 A100 and 24 RTX 2080 Ti, with its rounds and restart costs.

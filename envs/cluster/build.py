@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from envs.types import MAX_NODES, ClusterError, ClusterSpec, Gigabytes, NodeSpec, did_you_mean
+from envs.types import MAX_NODES, ClusterError, ClusterSpec, Gigabytes, NodeSpec, did_you_mean, name_of_nodes
 
 BITS_OF_BYTE = 8
 RESOURCES = ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth")
@@ -22,6 +22,8 @@ class NodeGroup:
     memory: Gigabytes | None = None  # CPU memory of each node
     intra_node_bandwidth: float | None = None
     inter_node_bandwidth: float | None = None
+    pools: Sequence[str] = ()  # such as Slurm's partitions; jobs may ask for one of them
+    features: Sequence[str] = ()  # jobs may ask for all of some
 
     def __post_init__(self) -> None:
         for name in ("num_nodes", "num_gpus"):
@@ -36,6 +38,11 @@ class NodeGroup:
             )
         if not isinstance(self.gpu_type, str):
             raise ClusterError(f"node group: gpu_type is {self.gpu_type!r}; it must be the name of a GPU type")
+        for name in ("pools", "features"):
+            labels = getattr(self, name)
+            if isinstance(labels, str) or not isinstance(labels, Sequence):
+                raise ClusterError(f"node group of {self.gpu_type}: {name} is {labels!r}; give a list of names")
+            name_of_nodes(self.gpu_type, labels)
         for name in RESOURCES:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
@@ -44,7 +51,8 @@ class NodeGroup:
     def nodes(self, rack: int = 0) -> tuple[NodeSpec, ...]:
         """Return the nodes, with the group's number as their rack: nothing reads it but hashes of tasks."""
         given = {name: float(value) for name in RESOURCES if (value := getattr(self, name)) is not None}
-        return (NodeSpec(self.gpu_type, self.num_gpus, rack=rack, **given),) * self.num_nodes
+        gpu_type = name_of_nodes(self.gpu_type, self.pools, self.features)
+        return (NodeSpec(gpu_type, self.num_gpus, rack=rack, **given),) * self.num_nodes
 
 
 def build_cluster(

@@ -11,7 +11,7 @@ from envs.episodes.blocks import TableBlocks
 from envs.episodes.hidden import HiddenEpisodes, episode_alone
 from envs.episodes.predicted import PredictedEpisodes
 from envs.episodes.reward import Elapsed, Reward, TeamReward
-from envs.performance import DrawnModel
+from envs.performance import DrawnModel, without_draw
 from envs.simulation import EventLog, Scenario, Setup, SimulationView, State, ThroughputTable
 from envs.simulation.simulator import check_runnable
 from envs.simulation.world.arrays import World, batch_world
@@ -142,7 +142,7 @@ class EpisodeBatch(ABC):
             table = ThroughputTable.of(self.setup, workload.models, largest)
             self._make_room(len(table.models), table.throughputs.shape[2] - 1)
             return table
-        if workload.known_models != workload.models:
+        if any(without_draw(model) != model for model in workload.models):
             raise MurmurationError(
                 f"workload {workload.name}: its throughputs are drawn; "
                 + ("set performance=drawn" if self.takes_own_curves else "this environment cannot play them yet")

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.optimize
 
 from envs.metrics.one_machine import OneMachine
-from envs.performance import BatchSizes, find_pair_factor, find_throughput, without_draw
+from envs.performance import BatchSizes, find_pair_factor, find_throughput, plain_model
 from envs.simulation import LinkLimit, Setup
 from envs.types import BoolArray, ClusterError, Configuration, FloatArray, IntArray, PerformanceError, Seconds
 from envs.workloads import Workload
@@ -38,7 +38,7 @@ def most_together(workload: Workload, setup: Setup) -> FloatArray:
     gpu_types = setup.cluster.gpu_types
     if setup.scenario.sharing == "off":
         return np.ones(len(gpu_types))
-    models = sorted({without_draw(model) for model in workload.models})
+    models = sorted({plain_model(model) for model in workload.models})
     pairs = list(itertools.combinations_with_replacement(models, 2))
     found = [
         [sum(find_pair_factor(setup.performance, *names, gpu_type) for names in ((a, b), (b, a))) for a, b in pairs]

@@ -31,6 +31,7 @@ hardly meet on it (`colocation`); parameters marked "estimated" in `tables/model
 sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`); restart times (`reconfiguration`).
 """
 
+from envs.performance.constrained import allows, allows_type
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
 from envs.performance.drawn import DrawnModel
@@ -70,6 +71,7 @@ from envs.performance.zoo import (
     model_profile,
     name_of_draw,
     name_of_fraction,
+    plain_model,
     without_draw,
     zoo,
     zoo_name,
@@ -93,6 +95,8 @@ __all__ = [
     "Sensitivity",
     "StatisticalEfficiency",
     "TableModel",
+    "allows",
+    "allows_type",
     "batch_range",
     "counts_links",
     "cpu_scale",
@@ -105,6 +109,7 @@ __all__ = [
     "name_of_fraction",
     "no_cost",
     "noise_scales",
+    "plain_model",
     "rubick_cost",
     "sensitivity_of",
     "sia_beliefs",

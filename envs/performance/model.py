@@ -1,11 +1,12 @@
 """The interface of performance models, and the simplest model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Protocol
 
-from envs.types import Configuration, PerformanceError
+from envs.performance.constrained import allows
+from envs.types import Configuration, PerformanceError, plain_type, without_constraints
 
 GREATEST_THROUGHPUT = 1e15  # samples/s; products with numbers of GPUs and seconds stay finite
 
@@ -41,11 +42,17 @@ class PerformanceModel(Protocol):
 def find_throughput(performance: PerformanceModel, model: str, configuration: Configuration) -> float:
     """Return what a performance model states for a configuration, which must be a possible throughput.
 
-    Everything that asks a performance model goes through here, since a user's own may return anything.
+    Everything that asks a performance model goes through here, since a user's own may return anything. It knows neither
+    constraints of jobs nor pools and features of nodes: a throughput is 0 where constraints forbid the configuration.
 
     Raises:
         PerformanceError: it is not a number from 0 to `GREATEST_THROUGHPUT`; and what the performance model raises.
     """
+    if not allows(model, configuration):
+        return 0.0
+    plain, model = plain_type(configuration.gpu_type), without_constraints(model)
+    if plain != configuration.gpu_type:
+        configuration = replace(configuration, gpu_type=plain)
     found = performance.throughput(model, configuration)
     if isinstance(found, Real) and not isinstance(found, bool) and 0.0 <= found <= GREATEST_THROUGHPUT:
         return float(found)
@@ -80,8 +87,8 @@ def throughput_sources(
     """
     provenance = getattr(performance, "provenance", None)
     found: dict[str, list[str]] = {}
-    for model in models:
-        for gpu_type in gpu_types:
+    for model in dict.fromkeys(map(without_constraints, models)):
+        for gpu_type in dict.fromkeys(map(plain_type, gpu_types)):
             source = str(provenance(model, gpu_type)) if provenance else "not stated"
             found.setdefault(source, []).append(f"{model} on {gpu_type}")
     return found
@@ -93,7 +100,7 @@ def cpu_scale(performance: PerformanceModel, model: str, gpu_type: str) -> float
     It is the result of the performance model's `cpu_scale(model, gpu_type)`, and 1 if it has no such method.
     """
     scale = getattr(performance, "cpu_scale", None)
-    return float(scale(model, gpu_type)) if scale else 1.0
+    return float(scale(without_constraints(model), plain_type(gpu_type))) if scale else 1.0
 
 
 def counts_links(performance: PerformanceModel) -> bool:

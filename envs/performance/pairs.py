@@ -3,7 +3,7 @@
 from numbers import Real
 
 from envs.performance.model import PerformanceModel
-from envs.types import PerformanceError
+from envs.types import PerformanceError, plain_type, without_constraints
 
 
 def find_pair_factor(performance: PerformanceModel, model: str, other: str, gpu_type: str) -> float:
@@ -29,7 +29,7 @@ def find_pair_factor(performance: PerformanceModel, model: str, other: str, gpu_
             f"{type(performance).__name__} does not say how two jobs share a GPU: it has no pair_factor(model, other, "
             "gpu_type); add it, or set scenario.sharing=off"
         )
-    found = asked(model, other, gpu_type)
+    found = asked(without_constraints(model), without_constraints(other), plain_type(gpu_type))
     if isinstance(found, Real) and not isinstance(found, bool) and 0.0 <= float(found) <= 1.0:
         return float(found)
     text = " ".join(repr(found).split())

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from envs.performance.model import PerformanceModel
 from envs.performance.zoo import ModelProfile, architecture, batch_range, model_profile, zoo
-from envs.types import PerformanceError
+from envs.types import PerformanceError, plain_type, without_constraints
 
 EfficiencySetting = Literal["measured", "assumed", "every_sample"]
 EFFICIENCY_SETTINGS: tuple[EfficiencySetting, ...] = ("measured", "assumed", "every_sample")
@@ -195,7 +195,7 @@ class BatchSizes:
         if noise := noise_scales().get(profile.name):
             low, high = max(low, noise.min_batch), min(high, noise.max_batch)
         if isinstance(self.performance, MeasuredBatches):
-            per_gpu = self.performance.measured_batches(model, gpu_type)
+            per_gpu = self.performance.measured_batches(without_constraints(model), plain_type(gpu_type))
             if per_gpu is None:
                 return None
             low, high = max(low, math.ceil(per_gpu[0] * num_gpus)), min(high, math.floor(per_gpu[1] * num_gpus))

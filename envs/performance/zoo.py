@@ -7,7 +7,8 @@ from functools import cache
 from importlib.resources import files
 
 from envs.performance.names import describe_unknown
-from envs.types import Gigabytes, PerformanceError
+from envs.types import Gigabytes, PerformanceError, without_constraints
+from envs.types.constraints import WHERE
 
 ALIASES: dict[str, str] = {
     # Gavel
@@ -151,8 +152,17 @@ def name_of_draw(model: str, draw: int) -> str:
 
 
 def without_draw(name: str) -> str:
-    """Return the name of the model around whose curves those of `name` are drawn; `name` itself if it is no draw."""
-    return name.partition(DRAW)[0]
+    """Return the name of the model around whose curves those of `name` are drawn; `name` itself if it is no draw.
+
+    The constraints of its jobs remain.
+    """
+    plain, where, constraints = name.partition(WHERE)
+    return plain.partition(DRAW)[0] + where + constraints
+
+
+def plain_model(name: str) -> str:
+    """Return the name of a model without a draw, and without the constraints of its jobs."""
+    return without_constraints(name).partition(DRAW)[0]
 
 
 def number_of_draw(name: str) -> int | None:
@@ -161,7 +171,7 @@ def number_of_draw(name: str) -> int | None:
     Raises:
         PerformanceError: it is not a whole number.
     """
-    _, mark, number = name.partition(DRAW)
+    _, mark, number = without_constraints(name).partition(DRAW)
     if not mark:
         return None
     if not (number.isascii() and number.isdigit()):
@@ -180,7 +190,7 @@ def fraction_of(name: str) -> float:
     Raises:
         PerformanceError: it is no number above 0 and at most 1.
     """
-    _, mark, text = without_draw(name).partition(FRACTION)
+    _, mark, text = plain_model(name).partition(FRACTION)
     if not mark:
         return 1.0
     try:
@@ -202,7 +212,7 @@ def zoo_name(name: str, source: str = "") -> str:
     Raises:
         PerformanceError: the name is unknown.
     """
-    return _zoo_name(without_draw(name).partition(FRACTION)[0], source)
+    return _zoo_name(plain_model(name).partition(FRACTION)[0], source)
 
 
 @cache

@@ -15,7 +15,7 @@ from envs.performance import (
     PerformanceModel,
     ReconfigurationCost,
 )
-from envs.types import FloatArray, MurmurationError, Seconds
+from envs.types import FloatArray, MurmurationError, Seconds, without_constraints
 
 LEAST_INTERVAL: Seconds = 1e-3  # of rounds and of failures: shorter ones make runs that do not end in practice
 LONGEST_OUTAGE: Seconds = 1e15
@@ -201,5 +201,5 @@ class Scenario:
         if self.reconfiguration is None:
             return np.full(len(models), self.start_delay), np.full(len(models), self.restart_delay)
         cost = self.reconfiguration
-        first = np.array([cost.seconds(model, first=True) for model in models])
-        return first, np.array([cost.seconds(model) for model in models])
+        first = np.array([cost.seconds(without_constraints(model), first=True) for model in models])
+        return first, np.array([cost.seconds(without_constraints(model)) for model in models])

@@ -17,6 +17,7 @@ from envs.simulation.world import kernels, requested
 from envs.simulation.world.arrays import World, world_of
 from envs.simulation.world.exact import PARTS, ExactThroughputs, whole_parts
 from envs.simulation.world.ideal import ideal_throughput
+from envs.simulation.world.job_classes import JobClasses
 from envs.simulation.world.requested import REQUESTED, plan_requested
 from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.world.state import State
@@ -54,6 +55,7 @@ class SimulatedEpisode(ABC):
         self.plans: list[ExecutionPlan] = []  # those that placements have named so far
         self.scheduler_seed = scheduler_seed
         self._world: World | None = None
+        self._classes: JobClasses | None = None
 
     @property
     @abstractmethod
@@ -113,12 +115,30 @@ class SimulatedEpisode(ABC):
             changes |= self._guests_to_keep(changes)
         known_plans = len(self.plans)
         try:
+            self._check_constraints(changes)
             self._plan(changes)
         except AllocationError:
             del self.plans[known_plans:]
             raise
         self.settle()
         self.state.episode[0, 0].next_decision = allocation.next_decision
+
+    def _check_constraints(self, changes: dict[JobId, Placement | None]) -> None:
+        """Check that the jobs may run where they are placed."""
+        if self._classes is None or self._classes.table is not self.table:
+            self._classes = JobClasses(self.cluster, self.table)
+        classes, rows = self._classes, self.state.jobs[0]["model"]
+        if not classes.constrained:
+            return
+        placed = {job: placement for job, placement in changes.items() if placement and self._is_there(job)}
+        for job, placement in placed.items():
+            limits = classes.limits[rows[job]]
+            if limits is not None and placement.gpus:
+                limits.check(job, placement.gpus, self.cluster)
+        if classes.exclusive:
+            held = {job: self.view.placement(job).gpus for job in self.view.running.tolist() if job not in changes}
+            held |= {job: placement.gpus for job, placement in placed.items()}
+            classes.check_alone(held, {job: int(rows[job]) for job in held})
 
     def _guests_to_keep(self, changes: dict[JobId, Placement | None]) -> dict[JobId, Placement]:
         """Placements of the guests of jobs that are changed, but stay on their GPUs: the guests stay beside them."""

@@ -21,7 +21,7 @@ from envs.simulation.whole_episode import WholeEpisode
 from envs.simulation.world.exact import ExactThroughputs
 from envs.simulation.world.state import State
 from envs.simulation.world.throughput import ThroughputTable
-from envs.types import Allocation, AllocationError, ClusterError, ClusterSpec, Seconds
+from envs.types import Allocation, AllocationError, ClusterError, ClusterSpec, Seconds, constraints_of
 from envs.workloads import Workload
 
 DECISION_LIMIT: Seconds = 600.0  # real time of one decision, after which a warning names the scheduler
@@ -125,12 +125,22 @@ def check_runnable(workload: Workload, cluster: ClusterSpec, table: ThroughputTa
         able = np.cumsum(np.concatenate([[0], (runs | any_runs)[model, 1:]]))
         rows = np.flatnonzero(columns["model"] == model)
         stuck = rows[able[largest[rows]] - able[columns["min_gpus"][rows] - 1] == 0]
+        asked = constraints_of(workload.models[model])
+        fix = "or drop the model from the job mix" if not asked else "or set workload.constraints=none"
         if stuck.size:
             raise ClusterError(
                 f"workload {workload.name}: job {stuck[0]} ({workload.models[model]}) runs on none of "
                 f"{', '.join(cluster.gpu_types)} with {columns['min_gpus'][stuck[0]]} to "
-                f"{columns['max_gpus'][stuck[0]]} GPUs; choose a cluster with larger GPUs "
-                "or drop the model from the job mix"
+                f"{columns['max_gpus'][stuck[0]]} GPUs; choose a cluster with larger GPUs {fix}"
+            )
+        if asked.demand_nodes(1):
+            of_model = throughputs[table.models.index(workload.models[model])].max(axis=0)
+            stuck = rows[of_model[np.minimum(columns["num_gpus"][rows], len(of_model) - 1)] == 0]
+        if stuck.size:
+            raise ClusterError(
+                f"workload {workload.name}: job {stuck[0]} ({workload.models[model]}) asks for "
+                f"{columns['num_gpus'][stuck[0]]} GPUs, which no GPU type divides among nodes as its constraints "
+                f"demand; correct them {fix}"
             )
 
 
@@ -225,7 +235,7 @@ def _play(scheduler: Scheduler, simulator: Engine) -> bool:
     """Play the episode in compiled code if the scheduler can and nothing is to be believed; return whether it was."""
     if not isinstance(simulator, SimulatedEpisode):
         return False
-    if simulator.beliefs is not None or simulator.predictions is not None:
+    if simulator.beliefs is not None or simulator.predictions is not None or simulator.workload.shapes:
         return False
     return plays_compiled(scheduler) and scheduler.play(simulator)
 

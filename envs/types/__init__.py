@@ -4,6 +4,16 @@ from envs.types.allocation import Allocation, Placement
 from envs.types.beliefs import Belief, EstimatedCurve, KnownCurves, ThroughputSamples
 from envs.types.cluster import MAX_NODES, ClusterSpec, NodeSpec
 from envs.types.configuration import Configuration
+from envs.types.constraints import (
+    Constraints,
+    constrain,
+    constraints_of,
+    features_of,
+    name_of_nodes,
+    plain_type,
+    pools_of,
+    without_constraints,
+)
 from envs.types.errors import (
     AllocationError,
     CheckpointError,
@@ -18,6 +28,7 @@ from envs.types.errors import (
 )
 from envs.types.facts import NUM_OUTCOMES, JobFacts
 from envs.types.job import LATEST_SUBMISSION, JobRecord, JobSpec
+from envs.types.limits import PlacementLimits
 from envs.types.plan import ExecutionPlan
 from envs.types.sealed import SealedColumn, seal
 from envs.types.shared_resources import ResourceTables, SharedResources
@@ -36,6 +47,7 @@ __all__ = [
     "ClusterSpec",
     "Configuration",
     "ConservationError",
+    "Constraints",
     "EstimatedCurve",
     "ExecutionPlan",
     "FloatArray",
@@ -53,6 +65,7 @@ __all__ = [
     "NodeSpec",
     "PerformanceError",
     "Placement",
+    "PlacementLimits",
     "ResourceTables",
     "Samples",
     "SealedColumn",
@@ -61,6 +74,13 @@ __all__ = [
     "ThroughputSamples",
     "TraceError",
     "as_line",
+    "constrain",
+    "constraints_of",
     "did_you_mean",
+    "features_of",
+    "name_of_nodes",
+    "plain_type",
+    "pools_of",
     "seal",
+    "without_constraints",
 ]

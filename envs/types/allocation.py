@@ -8,6 +8,7 @@ import numpy as np
 
 from envs.types.cluster import ClusterSpec
 from envs.types.errors import AllocationError
+from envs.types.limits import PlacementLimits
 from envs.types.plan import ExecutionPlan
 from envs.types.units import Gigabytes, IntArray, JobId, NodeId, Seconds
 
@@ -52,6 +53,8 @@ class Allocation:
         keep_running: whether the allocation begins with `running` or empty.
         capacity: int64[num_nodes], GPUs of the nodes that are up; those of all nodes if None.
         pairs: under `running`, the job beside each job that shares its GPUs, by the job that names none.
+        limits: returns for a job what its constraints allow, None if it has none; without it, no job has any. GPUs of a
+            node that an exclusive job holds are not free.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Allocation:
         keep_running: bool = False,
         capacity: IntArray | None = None,
         pairs: Mapping[JobId, JobId] | None = None,
+        limits: Callable[[JobId], PlacementLimits | None] | None = None,
     ) -> None:
         self.cluster = cluster
         self.keep_running = keep_running
@@ -77,6 +81,8 @@ class Allocation:
         self._alone: set[JobId] = set()  # running guests whose owners have left
         self._prefer = prefer
         self._num_gpus = num_gpus
+        self._limits = limits
+        self._whole = whole
 
     def placement(self, job: JobId) -> Placement | None:
         """Return a job's placement under the allocation so far; None if it does not run."""
@@ -130,8 +136,12 @@ class Allocation:
             free = int(self.free_gpus[node]) + given_back.get(node, 0)
             if not 1 <= gpus <= free:
                 raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}, where {free} are free")
+        held = self._held(job, placement.gpus)
+        for node, gpus in held.items():
+            if self.free_gpus[node] + given_back.get(node, 0) < gpus:
+                raise AllocationError(f"job {job}: is exclusive, but another job holds GPUs of node {node}")
         self._leave(job, before)
-        for node, gpus in placement.gpus.items():
+        for node, gpus in held.items():
             self.free_gpus[node] -= gpus
         self.changes[job] = placement
 
@@ -164,7 +174,14 @@ class Allocation:
     def _frees(self, job: JobId, before: Placement | None) -> Mapping[NodeId, int]:
         """Return the GPUs that become free when a job leaves its placement."""
         shared = before is None or before.beside is not None or job in self._beside
-        return {} if before is None or shared else before.gpus
+        return {} if before is None or shared else self._held(job, before.gpus)
+
+    def _held(self, job: JobId, gpus: Mapping[NodeId, int]) -> Mapping[NodeId, int]:
+        """Return the GPUs that a placement keeps from other jobs: all of its nodes' if the job is exclusive."""
+        limits = None if self._limits is None else self._limits(job)
+        if limits is None or not limits.constraints.exclusive:
+            return gpus
+        return {node: int(self._whole[node]) for node in gpus}
 
     def _leave(self, job: JobId, before: Placement | None) -> None:
         """Take a job off its placement; another one that shares its GPUs keeps them."""
@@ -218,7 +235,10 @@ class Allocation:
         types = self._prefer(job) if gpu_types is None else gpu_types
         given_back = self._frees(job, self.placement(job))
         self._release(given_back)
-        found = self._find(want, types, scatter)
+        limits = None if self._limits is None else self._limits(job)
+        found = self._find(self.free_gpus, want, types, scatter) if limits is None else None
+        if limits is not None:
+            found = self._find_within(limits, want, types, scatter)
         for node, gpus in given_back.items():
             self.free_gpus[node] -= gpus
         if found is None:
@@ -249,17 +269,27 @@ class Allocation:
         for node, count in gpus.items():
             self.free_gpus[node] += count
 
-    def _find(self, want: int, types: Sequence[int], scatter: bool) -> dict[NodeId, int] | None:
+    def _find(self, free: IntArray, want: int, types: Sequence[int], scatter: bool) -> dict[NodeId, int] | None:
         for gpu_type in types:
-            found = consolidated(self.free_gpus, self.cluster, want, gpu_type)
+            found = consolidated(free, self.cluster, want, gpu_type)
             if found:
                 return found
         if scatter:
             for gpu_type in types:
-                found = scattered(self.free_gpus, self.cluster, want, gpu_type)
+                found = scattered(free, self.cluster, want, gpu_type)
                 if found:
                     return found
         return None
+
+    def _find_within(
+        self, limits: PlacementLimits, want: int, types: Sequence[int], scatter: bool
+    ) -> dict[NodeId, int] | None:
+        """Find GPUs that the constraints of a job allow."""
+        free, asked = limits.usable(self.free_gpus, self._whole), limits.constraints
+        if asked.num_nodes or asked.gpus_per_node:
+            return limits.divide(free, self.cluster, want, types) or None
+        found = self._find(free, want, types, scatter)
+        return None if found and asked.max_nodes and len(found) > asked.max_nodes else found
 
 
 def _whole(job: JobId, node: NodeId, gpus: int) -> int:

@@ -4,6 +4,7 @@ import math
 import operator
 from dataclasses import dataclass
 
+from envs.types.constraints import NO_CONSTRAINTS, Constraints, constrain, constraints_of
 from envs.types.errors import MurmurationError
 from envs.types.plan import ExecutionPlan
 from envs.types.units import GpuSeconds, JobId, Samples, Seconds
@@ -24,7 +25,7 @@ class JobSpec:
     submit_time: Seconds
     num_gpus: int  # GPUs requested
     work: Samples  # useful samples to process: samples at the usual batch size (docs/world.md)
-    model: str  # a name that the performance model knows
+    model: str  # a name that the performance model knows; of constrained jobs, their constraints are a part of it
     min_gpus: int = 0  # elastic range, both ends included; 0 means num_gpus (a rigid job)
     max_gpus: int = 0
     min_batch: int = 0  # range of the global batch size; 0 means the range of the model's profile
@@ -34,8 +35,12 @@ class JobSpec:
     guaranteed: bool = False  # has a guaranteed service level; best effort otherwise
     name: str = ""  # its own name, which jobs of one kind share
     user: str = ""  # who submitted it
+    constraints: Constraints = NO_CONSTRAINTS  # where it may run; those in the name of its model if none are given
 
     def __post_init__(self) -> None:
+        constraints = self.constraints or constraints_of(self.model)
+        object.__setattr__(self, "constraints", constraints)
+        object.__setattr__(self, "model", constrain(self.model, constraints))
         for name in ("num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch"):
             try:
                 object.__setattr__(self, name, operator.index(getattr(self, name)))

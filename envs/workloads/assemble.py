@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from envs.performance import FRACTIONS, PerformanceModel, name_of_fraction
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, PerformanceError, TraceError
+from envs.workloads.constraining import ConstraintsSetting, TraceConstraints
 from envs.workloads.mix import JobMix, ModelThroughputs, draw_models, known_as, mix_for
 from envs.workloads.readers.report import FILE_ATTRIBUTE
 from envs.workloads.workload import JOB_COLUMNS, Workload
@@ -38,6 +39,7 @@ class Assembly:
     mix: JobMix | None = None
     elastic: float = 1.0
     seed: int = 0
+    constraints: ConstraintsSetting = "none"  # whether jobs may run only where the trace says
     throughputs: ModelThroughputs = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -45,6 +47,8 @@ class Assembly:
             raise TraceError(
                 f"workload.elastic is {self.elastic}; it must be a finite factor of at least 1 (1 is rigid)"
             )
+        if self.constraints not in ("trace", "none"):
+            raise TraceError(f"workload.constraints is {self.constraints!r}; it must be trace or none")
         object.__setattr__(self, "throughputs", ModelThroughputs(self.performance))
 
     def workload(self, frame: "pd.DataFrame", name: str, notes: Sequence[str] = ()) -> Workload:
@@ -60,6 +64,8 @@ class Assembly:
         fraction, part_note = self._fractions(frame)
         table["model"], models = with_fractions(codes, models, fraction)
         table["work"] = frame["work"].to_numpy() if "work" in frame else self._work(frame, table["model"], models)
+        constrained = TraceConstraints(frame if self.constraints == "trace" else frame[["row"]], self.cluster)
+        table["model"], models = constrained.names(models, table["model"])
         table["min_gpus"], table["max_gpus"] = elastic_range(table["num_gpus"], self.elastic, self.cluster)
         own = [column for column in ("min_gpus", "max_gpus") if column in frame]
         for column in own:
@@ -81,7 +87,7 @@ class Assembly:
             table,
             models,
             tenants,
-            notes=(*notes, said, *part_note, ranges + range_note(self.elastic)),
+            notes=(*notes, said, *part_note, *constrained.notes(), ranges + range_note(self.elastic)),
             names=texts_of(frame, "name"),
             plans=tuple(frame["plan"]) if "plan" in frame else (),
             users=texts_of(frame, "user"),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from envs.performance import PerformanceModel
-from envs.types import ClusterError, ClusterSpec, IntArray
+from envs.types import ClusterError, ClusterSpec, IntArray, constraints_of
 from envs.workloads.mix import ModelThroughputs
 from envs.workloads.workload import Workload
 
@@ -58,5 +58,5 @@ def check_workload_fits(workload: Workload, cluster: ClusterSpec, performance: P
                 f"workload {workload.name}: {workload.label(int(job))} ({model}) does not run on "
                 f"{num_gpus} GPUs of any type "
                 f"of cluster {cluster.name} ({', '.join(cluster.gpu_types)}); take GPUs with more "
-                "memory, or leave the model out"
+                "memory, or " + ("set workload.constraints=none" if constraints_of(model) else "leave the model out")
             )

@@ -9,6 +9,7 @@ from envs.performance import PerformanceModel
 from envs.types import ClusterSpec, Seconds, TraceError
 from envs.types.units import DAY
 from envs.workloads.assemble import ELASTIC, MOST_ELASTIC, Assembly
+from envs.workloads.constraining import ConstraintsSetting
 from envs.workloads.fits import check_sizes, check_workload_fits
 from envs.workloads.mix import JobMix
 from envs.workloads.readers.reader import TraceReader, locate
@@ -50,6 +51,8 @@ class TraceSource:
         evaluate_on: the split that `evaluation()` uses by default; "all" is the whole slice.
         windows: number and lengths of the windows to report on.
         by_tenant: cut episodes and windows out of one tenant's jobs each; needs windows.
+        constraints: "trace" lets jobs run only on the GPU types, in the pools and on the nodes that the trace says;
+            "none" lets them run anywhere.
         recommended_cluster: name of the preset under conf/cluster for which the slice was chosen.
         name: name shown in results; the reader's name if empty.
     """
@@ -73,6 +76,7 @@ class TraceSource:
         evaluate_on: str = "test",
         windows: Windows | None = None,
         by_tenant: bool = False,
+        constraints: ConstraintsSetting = "none",
         recommended_cluster: str = "",
         name: str = "",
     ) -> None:
@@ -96,7 +100,7 @@ class TraceSource:
         self._shares = {"train": 0.6, "validation": 0.2, "test": 0.2} if splits is None else dict(splits)
         self._split_days = None if split_days is None else {key: tuple(pair) for key, pair in split_days.items()}
         self._assembly = Assembly(
-            performance, cluster, reader.gpu_type, reader.gpus_per_node, reader.name, mix, elastic, seed
+            performance, cluster, reader.gpu_type, reader.gpus_per_node, reader.name, mix, elastic, seed, constraints
         )
         check_split(self.name, evaluate_on, self.splits)
         self._evaluation: dict[str, tuple[Workload, ...]] = {}

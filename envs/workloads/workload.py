@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from envs.performance import PerformanceModel, find_throughput, without_draw
+from envs.performance import PerformanceModel, find_throughput, plain_model
 from envs.types import (
     LATEST_SUBMISSION,
     ClusterSpec,
@@ -18,6 +18,7 @@ from envs.types import (
     Seconds,
     TraceError,
     as_line,
+    constraints_of,
 )
 from envs.workloads.classes import classes_of
 from envs.workloads.demand import (
@@ -210,8 +211,13 @@ class Workload:
 
     @property
     def known_models(self) -> tuple[str, ...]:
-        """The models without numbers of draws, each once: those around whose curves the throughputs are drawn."""
-        return tuple(dict.fromkeys(without_draw(model) for model in self.models))
+        """The models without numbers of draws and constraints, each once."""
+        return tuple(dict.fromkeys(plain_model(model) for model in self.models))
+
+    @property
+    def shapes(self) -> bool:
+        """Whether constraints of jobs ask for a certain division among nodes, or for whole nodes."""
+        return any(constraints_of(model).shapes for model in self.models)
 
     @property
     def measured(self) -> npt.NDArray[np.bool_]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.performance import PerformanceModel, counts_links, without_draw
+from envs.performance import PerformanceModel, counts_links, plain_model, without_draw
 from envs.scheduling import ThroughputFit
 from envs.simulation.compiled.jit import Records, leaf, part
 from envs.simulation.known.pair_beliefs import PairBeliefs, PairPrior
@@ -242,7 +242,7 @@ class Beliefs:
         alone = self.truth.consolidated()[row, :, size]
         if alone.max() > 0:  # else it runs on several types only, and nobody can say how fast
             gpu_type = int(alone.argmax())
-            cell = gpu_type, size, int(self.truth.levels[gpu_type, size])
+            cell = gpu_type, size, int(self.truth.levels_of(row)[gpu_type, size])
             self._add(row, cell, float(self._stated[job]), self.information.stated_error, stated=True)
         samples = self._samples[row]
         samples.at_first = samples.at_first or len(samples.cells)
@@ -289,7 +289,7 @@ class Beliefs:
         found = self._first.get(row) if len(samples.cells) == samples.at_first else None
         if found is None:
             runs = self.truth.throughputs[row] > 0
-            found = self._prior.believe(self._base.models[row], runs, samples.arrays())
+            found = self._prior.believe(plain_model(self._base.models[row]), runs, samples.arrays())
             if len(samples.cells) == samples.at_first:
                 self._first[row] = found
         self._throughputs[row], self.spread[row] = found.throughput, found.spread

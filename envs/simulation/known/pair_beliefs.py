@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from envs.performance import without_draw
+from envs.performance import plain_model
 from envs.simulation.world.throughput import ThroughputTable
 from envs.types import BoolArray, FloatArray, IntArray
 
@@ -91,7 +91,7 @@ class PairBeliefs:
     """
 
     def __init__(self, prior: PairPrior, truth: ThroughputTable, error: float) -> None:
-        names = [without_draw(name) for name in truth.models]
+        names = [plain_model(name) for name in truth.models]
         known = sorted(set(names))
         self._rows: IntArray = np.array([known.index(name) for name in names], np.int64)
         first = np.array([names.index(name) for name in known])

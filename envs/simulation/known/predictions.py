@@ -4,7 +4,7 @@ from copy import copy
 
 import numpy as np
 
-from envs.performance import without_draw
+from envs.performance import plain_model
 from envs.scheduling import FollowingPredictor
 from envs.simulation.compiled.jit import Records, leaf, part
 from envs.simulation.setup import Setup
@@ -189,7 +189,7 @@ def facts_of(workload: Workload, run_time: FloatArray) -> JobFacts:
     return JobFacts(
         jobs["submit_time"].copy(),
         jobs["num_gpus"].copy(),
-        np.array([without_draw(model) for model in workload.models])[jobs["model"]],
+        np.array([plain_model(model) for model in workload.models])[jobs["model"]],
         np.array(workload.tenants)[jobs["tenant"]],
         np.array(workload.users or [""] * len(jobs)),
         np.array(workload.names or [""] * len(jobs)),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.performance import without_draw
+from envs.performance import plain_model, without_draw
 from envs.scheduling import ThroughputFit
 from envs.simulation.reference.pair_model import PairModel
 from envs.simulation.reference.throughputs import NODE_COUNTS, ReferenceTable, ask_alone, ask_pairs, counted_as
@@ -126,7 +126,7 @@ class ReferenceBeliefs:
         by_type = self.truth.consolidated()[self._model(job), :, size].tolist()
         if max(by_type) > 0:
             fastest = by_type.index(max(by_type))
-            cell = fastest, size, counted_as(self.truth.fewest_nodes[fastest][size])
+            cell = fastest, size, counted_as(self.truth.allowed_nodes(self._model(job), fastest, size))
             spread = self.information.stated_error
             self._add(self._model(job), cell, self.statements[job] * spread, spread, stated=True)
 
@@ -139,13 +139,13 @@ class ReferenceBeliefs:
         about = seen.job, seen.beside, seen.gpu_type
         if self.pairs is not None and seen.beside is not None and about not in self.shown:
             self.shown.add(about)
-            one, other = (self.names[self._model(job)] for job in (seen.job, seen.beside))
+            one, other = (plain_model(self.names[self._model(job)]) for job in (seen.job, seen.beside))
             error = self._draw(seen.job, seen.beside, seen.gpu_type)
             self.pairs.see(seen.gpu_type, one, other, error, self.information.sample_error)
 
     def _pair_factors(self) -> tuple[list[str], FloatArray, FloatArray]:
         """The models of this episode without draws, what they keep beside each other, and the same of all models."""
-        every, own = self._all_models(), sorted(set(self.names))
+        every, own = self._all_models(), sorted(set(map(plain_model, self.names)))
         return own, ask_pairs(self.setup, own), ask_pairs(self.setup, every)
 
     def _all_models(self) -> list[str]:
@@ -171,11 +171,12 @@ class ReferenceBeliefs:
             if own and (model not in self.curves or self.curves[model][0] < len(own)):
                 _, cells, throughputs, spreads, stated = zip(*own, strict=True)
                 taken = ThroughputSamples(np.array(cells), *map(np.array, (throughputs, spreads, stated)))
-                self.curves[model] = len(own), self._fit(name).estimate(taken)
+                self.curves[model] = len(own), self._fit(plain_model(name)).estimate(taken)
             if own:
                 believed[model] = np.where(runs[model], np.clip(self.curves[model][1].throughput, LEAST, MOST), 0.0)
         factors = self.truth.pair_factors
         if self.pairs is not None:
-            rows = [sorted(set(self.names)).index(name) for name in self.names]
+            plain = [plain_model(name) for name in self.names]
+            rows = [sorted(set(plain)).index(name) for name in plain]
             factors = self.pairs.factors()[:, rows][:, :, rows]
         return replace(self.truth, models=self.names, throughputs=believed, pair_factors=factors)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from envs.simulation.reference.constraints import check_alone, check_place
 from envs.simulation.reference.objects import PARTS, Job, JobStatus, Node, down_to_parts
 from envs.simulation.reference.pairs import Requested, check_pair, gpus_then, owners_after
 from envs.simulation.reference.rules import ReferenceRules
@@ -28,8 +29,9 @@ def check_requested(
         if not 0 <= job < len(jobs) or jobs[job].status not in (JobStatus.QUEUED, JobStatus.RUNNING):
             raise AllocationError(f"job {job} is not in the system at t = {time:g} s; place queued or running jobs")
         if placement is not None:
-            _check_job(jobs[job], placement, len(nodes), rules)
+            _check_job(jobs[job], placement, nodes, rules)
     active = [job for job in jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
+    check_alone(requested, active)
     owners = owners_after(requested, active)
     for guest, owner in owners.items():
         if guest in requested:
@@ -42,11 +44,12 @@ def check_requested(
                 _check_amounts(node, resource, requested, shared)
 
 
-def _check_job(job: Job, placement: Placement, num_nodes: int, rules: ReferenceRules) -> None:
-    """Check one placement: GPUs within the job's range, amounts on its nodes, and a throughput above 0."""
+def _check_job(job: Job, placement: Placement, nodes: Sequence[Node], rules: ReferenceRules) -> None:
+    """Check one placement: its nodes, GPUs within the job's range, amounts on its nodes, and a throughput above 0."""
     for node, gpus in placement.gpus.items():
-        if not 0 <= node < num_nodes or gpus < 1:
-            raise AllocationError(f"job {job.id}: asks for {gpus} GPUs on node {node}; nodes are 0 to {num_nodes - 1}")
+        if not 0 <= node < len(nodes) or gpus < 1:
+            raise AllocationError(f"job {job.id}: asks for {gpus} GPUs on node {node}; nodes are 0 to {len(nodes) - 1}")
+    check_place(job, placement, nodes)
     if not job.spec.min_gpus <= placement.num_gpus <= job.spec.max_gpus:
         raise AllocationError(
             f"job {job.id}: is given {placement.num_gpus} GPUs; its range is {job.spec.min_gpus} to {job.spec.max_gpus}"

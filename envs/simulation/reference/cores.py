@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from envs.performance import cpu_scale, find_throughput, without_draw
+from envs.performance import cpu_scale, find_throughput, plain_model
 from envs.simulation.setup import Setup
 from envs.types import Configuration, FloatArray
 
@@ -25,7 +25,7 @@ class CoresAndMemory:
     """
 
     def __init__(self, setup: Setup, models: Sequence[str]) -> None:
-        self.setup, self.models = setup, [without_draw(model) for model in models]
+        self.setup, self.models = setup, [plain_model(model) for model in models]
         self.types = setup.cluster.gpu_types
         self.shared = setup.scenario.cpu_memory == "shared"
         self.cpus = np.array(CORES if self.shared else (0.0, 1.0))

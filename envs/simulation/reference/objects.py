@@ -19,6 +19,7 @@ from envs.types import (
     Placement,
     Samples,
     Seconds,
+    without_constraints,
 )
 from envs.workloads import Workload
 
@@ -260,4 +261,5 @@ def delays_of(model: str, scenario: Scenario) -> tuple[Seconds, Seconds]:
     cost = scenario.reconfiguration
     if cost is None:
         return scenario.start_delay, scenario.restart_delay
-    return float(cost.seconds(model, first=True)), float(cost.seconds(model))
+    plain = without_constraints(model)
+    return float(cost.seconds(plain, first=True)), float(cost.seconds(plain))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from envs.performance import without_draw
+from envs.performance import plain_model
 from envs.scheduling import WorkPredictor
 from envs.simulation.reference.throughputs import ReferenceTable
 from envs.types import NUM_OUTCOMES, FloatArray, JobFacts, JobId, MurmurationError, Samples, Seconds
@@ -72,7 +72,7 @@ class ReferencePredictions:
         return JobFacts(
             np.array([spec.submit_time for spec in specs], np.float64),
             np.array([spec.num_gpus for spec in specs], np.int64),
-            np.array([without_draw(spec.model) for spec in specs], str),
+            np.array([plain_model(spec.model) for spec in specs], str),
             np.array([spec.tenant for spec in specs], str),
             np.array([jobs.users[job] if jobs.users else "" for job in done], str),
             np.array([jobs.names[job] if jobs.names else "" for job in done], str),

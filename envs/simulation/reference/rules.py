@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from fractions import Fraction
 
-from envs.performance import ALIASES, BatchSizes, counts_links, find_throughput, model_profile, zoo
+from envs.performance import ALIASES, BatchSizes, counts_links, find_throughput, model_profile, plain_model, zoo
 from envs.simulation.reference.beliefs import BelievedCell
 from envs.simulation.reference.cores import WIDEST
 from envs.simulation.reference.objects import PARTS, UNLIMITED, Job, Node, Share, down_to_parts
@@ -226,7 +226,7 @@ class ReferenceRules:
 
     @staticmethod
     def _in_zoo(model: str) -> bool:
-        return model in zoo() or model in ALIASES
+        return plain_model(model) in zoo() or plain_model(model) in ALIASES
 
     def cpu_memory_factor(self, job: Job, count_cpus: bool, count_memory: bool) -> float:
         """Fraction of its throughput that a job keeps with its cores, its memory or both; what is not counted is ample.

@@ -1,16 +1,26 @@
 """Throughputs in the reference implementation: those of `docs/world.md`, asked of the performance model one by one."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from envs.performance import counts_links, find_pair_factor, find_throughput, model_profile, without_draw
+from envs.performance import counts_links, find_pair_factor, find_throughput, model_profile, plain_model
 from envs.performance.contention import stage_profile
 from envs.simulation.reference.cores import CoresAndMemory
 from envs.simulation.setup import Setup
-from envs.types import ClusterError, Configuration, FloatArray, Gigabytes, IntArray, ResourceTables, SharedResources
+from envs.types import (
+    ClusterError,
+    Configuration,
+    FloatArray,
+    Gigabytes,
+    IntArray,
+    ResourceTables,
+    SharedResources,
+    constraints_of,
+)
 from envs.workloads import Workload
 
 NODE_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128)  # for which throughputs are asked; others count as the next one
@@ -59,6 +69,12 @@ class ReferenceTable:
         """By GPU type and number of GPUs: the fewest nodes of the type that hold so many; 0 if it has too few."""
         return [[self._count_nodes(name, gpus) for gpus in range(self.size + 1)] for name in self.types]
 
+    def allowed_nodes(self, model: int, gpu_type: int, num_gpus: int) -> int:
+        """The same, and as many as the constraints of a model's jobs ask for."""
+        fewest, asked = self.fewest_nodes[gpu_type][num_gpus], constraints_of(self.models[model])
+        spread = math.ceil(num_gpus / asked.gpus_per_node) if asked.gpus_per_node else 0
+        return max(fewest, asked.num_nodes or spread) if fewest else 0
+
     @property
     def types(self) -> tuple[str, ...]:
         """Names of the GPU types."""
@@ -101,7 +117,7 @@ class ReferenceTable:
     def _consolidated(self) -> FloatArray:
         found = np.zeros(self.throughputs.shape[:3])
         for i, t, gpus in np.ndindex(found.shape):
-            if nodes := self.fewest_nodes[t][gpus]:
+            if nodes := self.allowed_nodes(i, t, gpus):
                 throughput = float(self.throughputs[i, t, gpus, counted_as(nodes)])
                 link = least_link(self.setup, self.types[t])
                 found[i, t, gpus] = min(throughput, carried(self.setup, self.models[i], gpus, nodes, link))
@@ -116,7 +132,8 @@ class ReferenceTable:
         """int64[num_models, num_gpu_types, max_gpus + 1]: the most nodes on which so many GPUs run a model, else 0."""
         found = np.zeros(self.throughputs.shape[:3], np.int64)
         for i, t, gpus in np.ndindex(found.shape):
-            for nodes in range(1, gpus + 1):
+            limits = constraints_of(self.models[i])
+            for nodes in range(1, min(gpus, limits.max_nodes or limits.num_nodes or gpus) + 1):
                 if self.throughputs[i, t, gpus, counted_as(nodes)] > 0:
                     found[i, t, gpus] = nodes
         return found
@@ -141,7 +158,7 @@ def ask_alone(setup: Setup, models: Sequence[str], sizes: int) -> FloatArray:
 
 def ask_pairs(setup: Setup, models: Sequence[str]) -> FloatArray:
     """`ReferenceTable.pair_factors` of some models; 0 for both where one of two does not fit beside the other."""
-    names, types = [without_draw(model) for model in models], setup.cluster.gpu_types
+    names, types = [plain_model(model) for model in models], setup.cluster.gpu_types
     found = np.zeros((len(types), len(names), len(names)))
     for t, i, j in np.ndindex(found.shape):
         kept = find_pair_factor(setup.performance, names[i], names[j], types[t])
@@ -191,3 +208,6 @@ def check_placeable(workload: Workload, table: ReferenceTable) -> None:
                 f"workload {workload.name}: job {job.id} ({job.model}) runs on none of {', '.join(table.types)} with "
                 f"{job.min_gpus} to {job.max_gpus} GPUs; choose a larger cluster"
             )
+        sizes = table.consolidated()[workload.models.index(job.model), :, min(job.num_gpus, table.size)]
+        if (job.constraints.num_nodes or job.constraints.gpus_per_node) and not (sizes > 0).any():
+            raise ClusterError(f"workload {workload.name}: job {job.id} ({job.model}) cannot be divided among nodes")

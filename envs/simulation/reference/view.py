@@ -10,6 +10,7 @@ import numpy as np
 from envs.performance import without_draw
 from envs.scheduling import ClusterCopy
 from envs.simulation.reference.beliefs import ReferenceBeliefs, Sighting
+from envs.simulation.reference.constraints import limits_of
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.predictions import ReferencePredictions, believed_alone
 from envs.simulation.reference.rules import ReferenceRules
@@ -107,8 +108,14 @@ class ReferenceView:
 
     @property
     def free_gpus(self) -> IntArray:
-        """int64[num_nodes]: GPUs that no job holds; 0 while a node is down."""
-        return np.array([node.free_gpus for node in self._engine.nodes], dtype=np.int64)
+        """int64[num_nodes]: GPUs that no job holds; 0 while a node is down or held by an exclusive job."""
+        return np.array(
+            [
+                0 if any(share.job.spec.constraints.exclusive for share in node.shares) else node.free_gpus
+                for node in self._engine.nodes
+            ],
+            dtype=np.int64,
+        )
 
     @property
     def capacity(self) -> IntArray:
@@ -304,6 +311,7 @@ class ReferenceView:
             keep_running=keep_running,
             capacity=self.capacity,
             pairs=self.pairs if keep_running else None,
+            limits=lambda job: limits_of(self._known(job), self._engine.nodes),
         )
 
     def snapshot(self, remaining: FloatArray | None = None) -> ClusterCopy:

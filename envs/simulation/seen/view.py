@@ -12,6 +12,7 @@ from envs.simulation.known.predictions import remaining_outcomes
 from envs.simulation.setup import Setup
 from envs.simulation.world.arrays import World, world_of
 from envs.simulation.world.exact import ExactThroughputs
+from envs.simulation.world.job_classes import JobClasses
 from envs.simulation.world.kernels import RUNNING
 from envs.simulation.world.ordered_set import list_members
 from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
@@ -30,6 +31,7 @@ from envs.types import (
     MurmurationError,
     NodeId,
     Placement,
+    PlacementLimits,
     SealedColumn,
     Seconds,
     SharedResources,
@@ -140,6 +142,15 @@ class ViewSource:
         """The engine's arrays for compiled code; its log may be outdated."""
         return world_of(self.state, self.table)
 
+    @cached_property
+    def classes(self) -> JobClasses:
+        """The classes of jobs with constraints."""
+        return JobClasses(self.setup.cluster, self.table)
+
+    def limits(self, job: JobId) -> PlacementLimits | None:
+        """What the constraints of a job allow; None if it has none, or is none."""
+        return self.classes.limits[self.model[job]] if 0 <= job < self.next_job[0] else None
+
     def running(self) -> IntArray:
         """int64[num_running]: jobs that hold GPUs, in order of submission."""
         return members(self.state.running[0], len(self.jobs), int(self.episode["num_running"][0]))
@@ -201,8 +212,12 @@ class StateView:
 
     @property
     def free_gpus(self) -> IntArray:
-        """int64[num_nodes]: GPUs that no job holds."""
-        free: IntArray = self._engine_side.nodes["free"].copy()
+        """int64[num_nodes]: GPUs that no job holds, alone or with the rest of its nodes."""
+        source = self._engine_side
+        free: IntArray = source.nodes["free"].copy()
+        if exclusive := source.classes.exclusive:
+            for job in self.running[np.isin(source.model[self.running], list(exclusive))].tolist():
+                free[list(self._placements[job].gpus)] = 0
         return free
 
     @property
@@ -415,15 +430,17 @@ class StateView:
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """An allocation to fill: empty, or with all current placements."""
+        classes = self._engine_side.classes
         return Allocation(
             self.cluster,
             self._placements,
-            self._engine_side.nodes["free"],
+            self.free_gpus if classes.exclusive else self._engine_side.nodes["free"],
             prefer=self._fastest_types,
             num_gpus=lambda job: int(self._engine_side.requested[self._known_one(job)]),
             keep_running=keep_running,
             capacity=self.capacity if self._engine_side.episode["num_down"][0] else None,
             pairs=self.pairs if keep_running and self.shares_gpus else None,
+            limits=self._engine_side.limits if classes.constrained else None,
         )
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:

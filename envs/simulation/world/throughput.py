@@ -8,13 +8,31 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from envs.performance import DrawnModel, PerformanceModel, cpu_scale, find_throughput, model_profile, without_draw
+from envs.performance import (
+    DrawnModel,
+    PerformanceModel,
+    allows,
+    cpu_scale,
+    find_throughput,
+    model_profile,
+    plain_model,
+)
 from envs.performance.contention import stage_profile
 from envs.performance.pairs import find_pair_factor
 from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.world.link_limit import LinkLimit
-from envs.types import Configuration, FloatArray, IntArray, ResourceTables, SharedResources, seal
+from envs.types import (
+    Configuration,
+    FloatArray,
+    IntArray,
+    ResourceTables,
+    SharedResources,
+    constraints_of,
+    plain_type,
+    seal,
+    without_constraints,
+)
 
 CPU_GRID = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 12.0, 24.0])  # cores per GPU: Synergy's grid, OSDI'22
 MEMORY_GRID = np.array([0.0, 20.83, 62.5, 125.0, 187.5, 250.0])  # GB per GPU: Synergy's grid
@@ -79,8 +97,8 @@ class CpuMemoryTable:
 
     @classmethod
     def of_draws(cls, setup: Setup, models: Sequence[str]) -> "CpuMemoryTable":
-        """Build the table of the models around whose curves those of `models` are drawn, which share its rows."""
-        known = tuple(sorted({without_draw(model) for model in models}))
+        """Build the table of the models without draws and constraints, which share its rows."""
+        known = tuple(sorted({plain_model(model) for model in models}))
         if set(known) == set(models):
             return cls.build(setup, models)
         if id(setup) not in _UNDRAWN:
@@ -89,7 +107,7 @@ class CpuMemoryTable:
         if known not in _UNDRAWN[id(setup)]:
             _UNDRAWN[id(setup)][known] = cls.build(setup, known)
         table = _UNDRAWN[id(setup)][known]
-        rows = np.array([known.index(without_draw(model)) for model in models])
+        rows = np.array([known.index(plain_model(model)) for model in models])
         return replace(table, factor=table.factor[rows], saturating=table.saturating[rows], scale=table.scale[rows])
 
     @classmethod
@@ -163,8 +181,10 @@ def _all_throughputs(setup: Setup, models: Sequence[str], max_gpus: int) -> Floa
         nodes = np.minimum(np.array([level_nodes(each) for each in range(NUM_LEVELS)])[level], gpus)
         inside = np.array([node_level(max(each, 1)) for each in range(max_gpus + 1)])[gpus] >= level
         for (i, model), (t, name) in itertools.product(enumerate(models), enumerate(gpu_types)):
-            curve = setup.performance.curve(model, name, max_gpus)
+            curve = setup.performance.curve(without_constraints(model), plain_type(name), max_gpus)
             throughputs[i, t] = np.where(inside, curve[gpus, nodes], 0.0)
+            for n, k in np.argwhere(throughputs[i, t] > 0).tolist() if constraints_of(model) else ():
+                throughputs[i, t, n, k] *= allows(model, Configuration(name, n, min(level_nodes(k), n)))
         return throughputs
     configurations = [
         ((gpu_type, gpus, level), Configuration(name, gpus, min(level_nodes(level), gpus)))
@@ -179,11 +199,11 @@ def _all_throughputs(setup: Setup, models: Sequence[str], max_gpus: int) -> Floa
 
 
 def find_pair_factors(setup: Setup, models: Sequence[str]) -> FloatArray:
-    """float64[num_gpu_types, num_models, num_models], see `ThroughputTable`; draws of a model share as the model does.
+    """float64[num_gpu_types, num_models, num_models], see `ThroughputTable`; names of a model share alike.
 
     Where one of two jobs does not fit beside the other, neither fits.
     """
-    known = sorted({without_draw(model) for model in models})
+    known = sorted({plain_model(model) for model in models})
     factors = np.array(
         [
             [[find_pair_factor(setup.performance, model, other, gpu_type) for other in known] for model in known]
@@ -191,7 +211,7 @@ def find_pair_factors(setup: Setup, models: Sequence[str]) -> FloatArray:
         ]
     )
     factors = np.where(factors.transpose(0, 2, 1) > 0, factors, 0.0)
-    rows = np.array([known.index(without_draw(model)) for model in models])
+    rows = np.array([known.index(plain_model(model)) for model in models])
     found: FloatArray = factors[:, rows[:, None], rows]
     return found
 
@@ -290,7 +310,8 @@ class ThroughputTable:
                 nodes = int(np.searchsorted(held, gpus)) + 1
                 levels[gpu_type, gpus] = node_level(nodes)
                 for i, model in enumerate(models if links.active else ()):
-                    link_limit[i, gpu_type, gpus] = links.throughput(model, gpus, nodes, links.least[name])
+                    spread = max(nodes, constraints_of(model).demand_nodes(gpus))
+                    link_limit[i, gpu_type, gpus] = links.throughput(model, gpus, spread, links.least[name])
         shared = scenario.cpu_memory == "shared"
         if smaller is not None and smaller.models == tuple(models):
             cpu_memory = smaller.cpu_memory
@@ -324,7 +345,7 @@ class ThroughputTable:
         return throughput
 
     def consolidated(self) -> FloatArray:
-        """float64[num_models, num_gpu_types, max_gpus + 1]: throughput on the fewest nodes, alone on their links.
+        """float64[num_models, num_gpu_types, max_gpus + 1]: on the fewest allowed nodes, alone on their links.
 
         Read only; 0 where the cluster has too few GPUs of the type. A larger size may be slower than a smaller one that
         needs fewer nodes.
@@ -342,6 +363,23 @@ class ThroughputTable:
         found: IntArray = np.ravel_multi_index((*np.indices(self.levels.shape), np.maximum(self.levels, 0)), shape)
         return found
 
+    @cached_property
+    def _demanded_nodes(self) -> dict[int, IntArray]:
+        """The same for the models whose constraints demand a number of nodes, by row."""
+        return {
+            row: self._fewest_nodes - np.maximum(self.levels, 0) + self.levels_of(row)
+            for row, model in enumerate(self.models)
+            if constraints_of(model).demand_nodes(1)
+        }
+
+    def levels_of(self, row: int) -> IntArray:
+        """int64[num_gpu_types, max_gpus + 1]: `levels` of a model, on the fewest nodes that its constraints allow."""
+        asked, last = constraints_of(self.models[row]), self.throughputs.shape[3] - 1
+        demanded = [asked.demand_nodes(gpus) for gpus in range(self.levels.shape[1])]
+        least = [min(node_level(nodes), last) if nodes else 0 for nodes in demanded]
+        found: IntArray = np.maximum(self.levels, least)
+        return found
+
     def consolidate(self, throughputs: FloatArray, rows: slice | IntArray) -> FloatArray:
         """Return what `consolidated` would be with other throughputs of some models.
 
@@ -350,6 +388,9 @@ class ThroughputTable:
             rows: the models.
         """
         best = throughputs.reshape(len(throughputs), -1)[:, self._fewest_nodes]
+        for at, row in enumerate(np.arange(len(self.models))[rows].tolist() if self._demanded_nodes else ()):
+            if row in self._demanded_nodes:
+                best[at] = throughputs[at].reshape(-1)[self._demanded_nodes[row]]
         throughput: FloatArray = np.where(self.levels >= 0, best, 0.0)
         return np.minimum(throughput, self.link_limit[rows]) if self.links_limit.any() else throughput
 
@@ -367,6 +408,9 @@ class ThroughputTable:
         nodes = np.array([level_nodes(level) for level in range(runs.shape[3])])
         nodes[-1] = runs.shape[2]  # the last level is open
         most = np.minimum(np.where(runs.any(axis=3), nodes[last], 0), np.arange(runs.shape[2]))
+        for row, model in enumerate(self.models):
+            if limit := constraints_of(model).max_nodes or constraints_of(model).num_nodes:
+                most[row] = np.minimum(most[row], limit)
         return seal(most)
 
 

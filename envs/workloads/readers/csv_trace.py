@@ -1,5 +1,6 @@
 """Any comma-separated file with one job per row; a mapping from fields to columns replaces code."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from envs.types import FloatArray, TraceError, did_you_mean
+from envs.types import BoolArray, FloatArray, TraceError, did_you_mean
 from envs.types.units import DAY
 from envs.workloads.readers.clock import NO_ZONE_NOTE, midnight_before
 from envs.workloads.readers.report import ReadReport
@@ -33,8 +34,12 @@ UNITS: dict[str, Sequence[str]] = {
 FIELDS = (
     *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "gpu_fraction", "min_gpus", "max_gpus"),
     *("gpu_type", "cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
+    *("pool", "features", "max_nodes", "num_nodes", "gpus_per_node", "exclusive", "gpu_memory", "mig_profile"),
 )
 
+LABELS = re.compile(r"[A-Za-z0-9_.\-,+;& ]*", re.ASCII)  # a list of names
+PROFILES = re.compile(r"([1-7]g\.[0-9]{1,3}gb)?", re.ASCII)
+LIST = "a list of names of letters, digits, '.', '-' and '_'"
 FRACTION_RULE = "must be above 0, and 1 for jobs of several GPUs"
 
 
@@ -46,8 +51,9 @@ class CsvTrace:
     `batch_size`. Without `work`, it is the duration times the throughput on the row's GPU type. CPU cores and memory
     are checked and reported, and not used otherwise: the world divides those of a node by what each job's model can
     use. `gpu_fraction` is what a job of one GPU asks of it, see `envs.performance.slices`. `name` is what jobs of one
-    kind share, such as a script; each job has an `id` of its own, which messages show. A row with a field that cannot
-    be read, or is out of range, is bad: it is left out, counted, and named in the report.
+    kind share, such as a script; each job has an `id` of its own, which messages show. `pool` and `gpu_type` say where
+    a job ran, and `features` to `mig_profile` what it asks of its nodes (`envs.types.Constraints`). A row with a field
+    that cannot be read, or is out of range, is bad: it is left out, counted, and named in the report.
 
     Args:
         columns: field -> column of the file; null where the file has none.
@@ -197,11 +203,34 @@ class CsvTrace:
             if self._has(name):
                 jobs[name] = table.text(self._column(name))
         if self._has("guaranteed"):
-            column = self._column("guaranteed")
-            said = np.array([text.lower() for text in table.text(column)], dtype=object)
-            table.reject(~np.isin(said, [*TRUE, *FALSE]), column, f"must be one of {', '.join([*TRUE, *FALSE[1:]])}")
-            jobs["guaranteed"] = np.isin(said, TRUE)
-        return jobs
+            jobs["guaranteed"] = self._truths(table, "guaranteed")
+        return {**jobs, **self._constraints(table)}
+
+    def _truths(self, table: TraceTable, name: str) -> BoolArray:
+        """bool[num_rows]: a column of truth values."""
+        column = self._column(name)
+        said = np.array([text.lower() for text in table.text(column)], dtype=object)
+        table.reject(~np.isin(said, [*TRUE, *FALSE]), column, f"must be one of {', '.join([*TRUE, *FALSE[1:]])}")
+        return np.isin(said, TRUE)
+
+    def _constraints(self, table: TraceTable) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns that say where jobs may run; empty cells ask for nothing."""
+        found: dict[str, npt.NDArray[Any]] = {}
+        for name, form in (("pool", LABELS), ("features", LABELS), ("mig_profile", PROFILES)):
+            if self._has(name):
+                texts = found[name] = table.text(self._column(name))
+                wrong = np.array([form.fullmatch(text) is None for text in texts], np.bool_)
+                table.reject(
+                    wrong, self._column(name), f"must be {'a profile like 1g.10gb' if form is PROFILES else LIST}"
+                )
+        for name in ("max_nodes", "num_nodes", "gpus_per_node", "gpu_memory"):
+            if self._has(name):
+                column = self._column(name)
+                table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))
+                found[name] = table.numbers(column, high=MAX_GPUS, whole=name != "gpu_memory")
+        if self._has("exclusive"):
+            found["exclusive"] = self._truths(table, "exclusive")
+        return found
 
     def _submit(self, table: TraceTable) -> FloatArray:
         """float64[num_rows]: submission in seconds; times more than ten years from most others are bad."""

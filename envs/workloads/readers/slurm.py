@@ -34,14 +34,15 @@ class SlurmTrace:
     The file is the output of
 
         sacct --allusers --allocations --parsable2 --starttime=2024-01-01 --endtime=2024-02-01 \
-            --format=JobID,JobName,User,Account,State,Submit,Elapsed,AllocTRES > jobs.txt
+            --format=JobID,JobName,User,Account,Partition,State,Submit,Elapsed,AllocTRES > jobs.txt
 
     with any further columns, and without `--allocations` too. `JobID`, `State`, `Submit`, `Elapsed` and `AllocTRES` are
-    needed; `Account`, or else `User`, becomes the tenant, and `User` and `JobName` are kept. A task of a job array is a
-    job. Job steps (123.batch, 123.0), jobs that have not ended, and jobs without GPUs or a run time are skipped. Of a
-    requeued job, which has one line per run under `--duplicates`, the last run counts, as without that option. Failed,
-    cancelled and timed-out jobs are kept, because they held their GPUs; `states` chooses others. Models are assigned
-    afterwards. t = 0 is the midnight before the first job.
+    needed; `Account`, or else `User`, becomes the tenant, and `User` and `JobName` are kept. `Partition` and, with
+    `gpu_types`, the GPU type say where a job ran, and so where it may run (`workload.constraints`). A task of a job
+    array is a job. Job steps (123.batch, 123.0), jobs that have not ended, and jobs without GPUs or a run time are
+    skipped. Of a requeued job, which has one line per run under `--duplicates`, the last run counts, as without that
+    option. Failed, cancelled and timed-out jobs are kept, because they held their GPUs; `states` chooses others. Models
+    are assigned afterwards. t = 0 is the midnight before the first job.
 
     Args:
         states: the states to keep, such as [COMPLETED]; all in which a job has ended if empty.
@@ -59,7 +60,7 @@ class SlurmTrace:
     location: ClassVar[str] = "traces/slurm/jobs.txt"
     source: ClassVar[str] = (
         "your own cluster: sacct --allusers --allocations --parsable2 --starttime=<date> --endtime=<date> "
-        "--format=JobID,JobName,User,Account,State,Submit,Elapsed,AllocTRES > jobs.txt"
+        "--format=JobID,JobName,User,Account,Partition,State,Submit,Elapsed,AllocTRES > jobs.txt"
     )
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
@@ -85,8 +86,11 @@ class SlurmTrace:
         if owner := next((each for each in ("Account", "User") if each in table.columns), None):
             columns["tenant"] = table.text(owner)
         notes = ["failed, cancelled and timed-out jobs are kept with the time that they ran"] if not self.states else []
+        if "Partition" in table.columns:
+            columns["pool"] = table.text("Partition")
         if self.gpu_types:
             columns["gpu_type"] = self._translated(table, types)
+            columns["ran_on"] = np.where(types == "", "", columns["gpu_type"])
         elif named := sorted(set(types[table.sound]) - {""}):
             notes.append(
                 f"GPU types {', '.join(named)} all count as {self.gpu_type}; reader.gpu_types tells them apart"

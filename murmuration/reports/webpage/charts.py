@@ -18,7 +18,7 @@ from envs.evaluation.comparison import Comparison
 from envs.evaluation.episode import MEANS_OF_JOBS
 from envs.evaluation.statistics import Estimate
 from envs.metrics import job_completion_times
-from envs.performance import without_draw
+from envs.performance import plain_model
 from envs.pictures.plots import COLOURS
 from envs.types import FloatArray
 from murmuration.reports.table import unit_for
@@ -175,7 +175,7 @@ class ComparisonCharts:
         )
         known = self.means_by(
             figure,
-            lambda workload: np.array([models.index(without_draw(each)) for each in workload.models])[
+            lambda workload: np.array([models.index(plain_model(each)) for each in workload.models])[
                 workload.jobs["model"]
             ],
             len(models),

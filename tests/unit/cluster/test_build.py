@@ -39,7 +39,7 @@ def test_the_error_for_a_mistyped_field_suggests_the_nearest():
 
 
 def test_the_error_for_an_unknown_field_lists_the_fields():
-    with pytest.raises(ClusterError, match=r"no field 'zzz'; known: cpu_cores, gpu_type"):
+    with pytest.raises(ClusterError, match=r"no field 'zzz'; known: cpu_cores, features, gpu_type"):
         build_cluster("x", [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, "zzz": 1}])
 
 

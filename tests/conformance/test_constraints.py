@@ -1,0 +1,95 @@
+"""Jobs with constraints: both engines agree, and no job runs where it must not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from baselines.parts.linear_gaussian import LinearGaussian
+from envs.performance import IdealModel
+from envs.simulation import Information, Scenario, Setup, Simulator
+from envs.simulation.reference import ReferenceSimulator
+from envs.types import AllocationError, ClusterSpec, Constraints, JobSpec, NodeSpec, name_of_nodes
+from envs.workloads import Workload
+from tests.conformance.constrained_worlds import Bold, check_log, constrained_world
+from tests.conformance.test_reference import compare_results, play_both
+
+CHUNK = 12
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_both_engines_agree(chunk):
+    """On random worlds with constraints, plain and with all rules, with pairs and with hidden throughputs."""
+    placed = 0
+    for seed in range(7000 + CHUNK * chunk, 7000 + CHUNK * (chunk + 1)):
+        world = constrained_world(seed, pairs=seed % 3 == 0, plain=seed % 2 == 0)
+        if seed % 5 == 4:
+            information = Information(("exact", "predicted")[seed % 2], throughput="observed")
+            scenario = replace(world.setup.scenario, batch_sizes="usual", information=information)
+            setup = replace(world.setup, scenario=scenario, estimator=LinearGaussian())
+            world = replace(world, setup=setup, scheduler=lambda: Bold(names=0.0))
+        first, second = play_both(world)
+        compare_results(world, first, second)
+        placed += check_log(world.workload, world.setup.cluster, first.log)
+    assert placed > 60
+
+
+GPUS = {"A100": ("A100", ["day"], ["ib"]), "V100": ("V100", ["day", "night"], []), "A100/7": ("A100/7", ["night"], [])}
+FORBIDDEN = {
+    "types=H100+V100": (Constraints(gpu_types=("H100", "V100")), {0: 2}, {1: 2}, "node 0"),
+    "pools=night": (Constraints(pools=("night",)), {0: 1, 1: 1}, {1: 2}, "node 0"),
+    "features=ib": (Constraints(features=("ib",)), {1: 2}, {0: 2}, "node 1"),
+    "gpu_gb=40": (Constraints(gpu_memory=40), {1: 2}, {0: 2}, "node 1"),
+    "mig=1g.10gb": (Constraints(mig_profile="1g.10gb"), {0: 2}, {3: 2}, "node 0"),
+    "max_nodes=1": (Constraints(max_nodes=1), {0: 1, 2: 1}, {0: 2}, "nodes 0, 2"),
+    "nodes=2": (Constraints(num_nodes=2), {0: 2}, {0: 1, 2: 1}, "nodes 0"),
+    "per_node=1": (Constraints(gpus_per_node=1), {0: 2}, {0: 1, 2: 1}, "node 0"),
+    "exclusive": (Constraints(exclusive=True), {1: 2}, {0: 2}, "job 0 is placed on node 1"),
+}
+
+
+def four_nodes(constraints: Constraints) -> tuple[Workload, Setup]:
+    """Two nodes of A100, one of them in a pool with V100, one of slices; job 1 has the constraints."""
+    nodes = [NodeSpec(name_of_nodes(*GPUS[gpu]), 4) for gpu in ("A100", "V100", "A100", "A100/7")]
+    jobs = [JobSpec(0, 0.0, 1, 9.0, "any"), JobSpec(1, 0.0, 2, 9.0, "any", constraints=constraints)]
+    return Workload.of(jobs), Setup(ClusterSpec(tuple(nodes)), IdealModel(), Scenario())
+
+
+@pytest.mark.parametrize("engine", [Simulator, ReferenceSimulator])
+@pytest.mark.parametrize("asked", FORBIDDEN)
+def test_a_forbidden_placement_is_refused_and_pack_finds_an_allowed_one(engine, asked):
+    constraints, wrong, right, said = FORBIDDEN[asked]
+    assert str(constraints) == asked
+    simulator = engine(*four_nodes(constraints))
+    view = next(simulator.rounds())
+    for gpus in (wrong, right):
+        allocation = view.allocation()
+        allocation.place(0, {1: 1})
+        allocation.changes[1] = replace(allocation.changes[0], gpus=gpus)
+        if gpus is wrong:
+            with pytest.raises(AllocationError, match=f"^job 1: .*{said if engine is Simulator else ''}"):
+                simulator.apply(allocation)
+    packed = view.allocation()
+    packed.place(0, {1: 1})
+    assert packed.pack(1, gpu_types=[1, 0, 2], scatter=True)
+    simulator.apply(packed)
+    simulator.apply(view.allocation(keep_running=True))
+    assert view.placement(1).gpus.keys() <= {0, 1, 2, 3}
+    if constraints.exclusive:
+        node = next(iter(view.placement(1).gpus))
+        assert view.free_gpus[node] == 0
+        again = view.allocation(keep_running=True)
+        assert again.free_gpus[node] == 0
+        again.stop(1)
+        assert again.free_gpus[node] == 4
+
+
+def test_names_of_models_and_nodes_hold_what_is_asked():
+    for constraints, *_ in FORBIDDEN.values():
+        spec = JobSpec(0, 0.0, 1, 1.0, "resnet50", constraints=constraints)
+        assert JobSpec(0, 0.0, 1, 1.0, spec.model).constraints == constraints
+    workload = Workload.of([JobSpec(0, 0.0, 1, 1.0, "any", constraints=Constraints(pools=("a",), num_nodes=3))])
+    assert workload.models == ("any where pools=a nodes=3",)
+    assert workload.known_models == ("any",)
+    assert workload.spec(0).constraints.pools == ("a",)
+    assert np.unique(workload.jobs["model"]).tolist() == [0]

@@ -70,6 +70,9 @@ class Constraints:
             )
 
         object.__setattr__(self, "gpu_memory", float(self.gpu_memory))
+        if self.num_nodes == 1:  # exactly one node is at most one, which more schedulers honour
+            object.__setattr__(self, "num_nodes", 0)
+            object.__setattr__(self, "max_nodes", 1)
 
     def __bool__(self) -> bool:
         return self != NO_CONSTRAINTS
@@ -84,7 +87,7 @@ class Constraints:
 
     @property
     def shapes(self) -> bool:
-        """Whether it asks for more than a kind of node and at most some nodes: what only `Allocation.pack` finds."""
+        """Whether it asks for a division among nodes that consolidated placements need not have."""
         return bool(self.num_nodes or self.gpus_per_node or self.exclusive)
 
     def demand_nodes(self, num_gpus: int) -> int:

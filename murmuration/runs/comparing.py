@@ -18,6 +18,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from murmuration.config.descriptions import ComparisonRun
 from murmuration.config.errors import SchedulersFailedError, interrupts_first
+from murmuration.config.honoured import leave_out_unable
 from murmuration.config.inputs import (
     build_inputs,
     build_schedulers,
@@ -66,9 +67,9 @@ def play_comparison(
         The comparison, its setup, and the number of schedulers that were played, failed or refused to run.
     """
     inputs = build_inputs(run.problem)
-    left_out = leave_out(run)
-    built = {name: scheduler for name, scheduler in build_schedulers(run.schedulers).items() if name not in left_out}
     workloads = find_workloads(inputs, run.split, run.episodes)
+    left_out = leave_out(run) | leave_out_unable(run.schedulers, workloads, run.optional)
+    built = {name: scheduler for name, scheduler in build_schedulers(run.schedulers).items() if name not in left_out}
     about = describe_task(run.problem, inputs, run.split, len(workloads))
     if folder is not None:
         add_provenance(folder, traces=trace_hashes(inputs.source), **about)

@@ -16,6 +16,7 @@ from envs.types import (
     JobId,
     JobSpec,
     NodeId,
+    NodeSpec,
     name_of_nodes,
 )
 from envs.workloads import Workload
@@ -144,3 +145,51 @@ def check_log(workload: Workload, cluster: ClusterSpec, log: EventLog) -> int:
             alone = workload.spec(job).constraints.exclusive
             assert not alone or not any(nodes & other for key, other in held.items() if key != job)
     return count
+
+
+HALLS = ClusterSpec(
+    tuple(
+        NodeSpec(name_of_nodes(gpu, pools, features), gpus)
+        for gpu, pools, features, gpus, count in (
+            ("new", ["day"], ["ib"], 4, 2),
+            ("new", ["day", "night"], [], 4, 1),
+            ("old", ["night"], [], 4, 2),
+            ("small", [], [], 2, 2),
+        )
+        for _ in range(count)
+    ),
+    "halls",
+)
+ASKED = (
+    Constraints(),
+    Constraints(gpu_types=("new",)),
+    Constraints(gpu_types=("old",)),
+    Constraints(pools=("night",)),
+    Constraints(pools=("day",), features=("ib",)),
+    Constraints(gpu_types=("new", "old"), max_nodes=1),
+    Constraints(gpu_types=("old", "small")),
+)
+
+
+def halls_workload(seed: int, count: int = 25) -> Workload:
+    """Jobs with constraints on the nodes of `HALLS` alone, each of which fits some GPU type that it may use."""
+    rng = np.random.default_rng(seed)
+    specs = []
+    for i in range(count):
+        asked = ASKED[int(rng.integers(len(ASKED)))]
+        gpus = int(rng.choice([1, 1, 2, 3, 4] if asked.max_nodes else [1, 1, 2, 3, 4, 6]))
+        gpus = 4 if asked.pools == ("night",) and gpus == 6 and rng.random() < 0.5 else gpus
+        elastic = bool(rng.random() < 0.5)
+        specs.append(
+            JobSpec(
+                id=i,
+                submit_time=float(rng.choice([0.0, 3.0, 7.25, float(rng.uniform(0, 60))])),
+                num_gpus=gpus,
+                work=float(rng.exponential(40.0)) + 0.5,
+                model=str(rng.choice(["any", "large"])) if asked.gpu_types != ("old", "small") else "any",
+                min_gpus=int(rng.integers(1, gpus + 1)) if elastic else 0,
+                max_gpus=max(gpus, 4 if asked.max_nodes else 6) if elastic else 0,
+                constraints=asked,
+            )
+        )
+    return Workload.of(specs, "halls")

@@ -6,13 +6,23 @@ import numpy as np
 import pytest
 
 from baselines.parts.linear_gaussian import LinearGaussian
+from baselines.starling.market import StarlingMarket
+from envs.options.rules import CHANGES
 from envs.performance import IdealModel
-from envs.simulation import Information, Scenario, Setup, Simulator
+from envs.simulation import FifoMarket, Information, Rounds, Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
-from envs.types import AllocationError, ClusterSpec, Constraints, JobSpec, NodeSpec, name_of_nodes
+from envs.types import AllocationError, ClusterSpec, Constraints, JobSpec, MurmurationError, NodeSpec, name_of_nodes
 from envs.workloads import Workload
-from tests.conformance.constrained_worlds import Bold, check_log, constrained_world
+from murmuration.config.building import Component
+from murmuration.config.errors import ChoiceError
+from murmuration.config.honoured import IGNORE_MAX_NODES, find_unable, leave_out_unable
+from tests.conformance.constrained_worlds import HALLS, Bold, check_log, constrained_world, halls_workload
 from tests.conformance.test_reference import compare_results, play_both
+from tests.conformance.test_schedulers import FILES, build, composed
+from tests.conformance.worlds import Curved
+from tests.unit.bidding.bidders import Bidder, loud, rolled_out
+from tests.unit.options.test_reference import play as play_options
+from tests.unit.options.worlds import batch_of, begun, random_rules
 
 CHUNK = 12
 
@@ -93,3 +103,69 @@ def test_names_of_models_and_nodes_hold_what_is_asked():
     assert workload.known_models == ("any",)
     assert workload.spec(0).constraints.pools == ("a",)
     assert np.unique(workload.jobs["model"]).tolist() == [0]
+
+
+class Shared(Curved):
+    """Two jobs on a GPU keep most of their throughput."""
+
+    def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
+        """What a model keeps."""
+        return 0.75 if {model, other} == {"any"} else 0.6
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_schedulers_honour_constraints_or_are_refused(name):
+    """On nodes that differ in GPU type, pool and feature; every job of a scheduler that is not refused finishes."""
+    component = Component("scheduler", {"_target_": composed()[name]["_target_"]})
+    for seed in range(2):
+        workload = halls_workload(seed)
+        assert (name in find_unable({name: component}, [workload])) == (name in IGNORE_MAX_NODES)
+        rounds = Rounds(interval=30.0 if seed else None)
+        scenario = Scenario(restart_delay=2.0, horizon=1e7, rounds=rounds)
+        scenario = replace(scenario, sharing="pairs") if "packed" in name else scenario
+        simulator = Simulator(workload, Setup(HALLS, Shared(), scenario))
+        if name not in IGNORE_MAX_NODES:
+            result = run_episode(build(name), simulator)
+            assert check_log(workload, HALLS, result.log) > 10
+            assert result.finished.all()
+
+
+def test_a_scheduler_that_does_not_honour_them_is_refused_where_it_is_named():
+    jobs = [JobSpec(0, 0.0, 4, 1.0, "any", constraints=Constraints(num_nodes=2))]
+    chosen = {name: Component("scheduler", {"_target_": f"baselines.{name}"}) for name in ("fifo", "srtf")}
+    chosen["own"] = Component("scheduler", {"_target_": "my_lab.Own"})
+    unable = leave_out_unable(chosen, [Workload.of(jobs)], ["fifo", "srtf", "own"])
+    assert list(unable) == ["fifo", "srtf"]
+    said = r"^scheduler srtf: it does not honour .*\(nodes=2\); workload.constraints=none lifts them, or leave it out$"
+    with pytest.raises(ChoiceError, match=said):
+        leave_out_unable(chosen, [Workload.of(jobs)], ["fifo"])
+
+
+def test_environments_refuse_what_they_cannot_offer():
+    workload, setup = four_nodes(Constraints(exclusive=True))
+    with pytest.raises(MurmurationError, match=r"exclusive nodes, .* set workload\.constraints=none$"):
+        batch_of(setup, workload)
+
+
+def test_options_offer_no_forbidden_node():
+    """The compiled environment shows and does what its reference does, and chance finds nothing that is forbidden."""
+    placed = 0
+    for seed in range(7100, 7108):
+        world, rng = constrained_world(seed, shapes=False, plain=seed % 2 == 0), np.random.default_rng(seed)
+        batch, reference = begun(world, random_rules(rng, changes=CHANGES[seed % 3]))
+        play_options(world.name, batch, reference, rng)
+        assert batch.state.log(0) == reference.simulator.log
+        placed += check_log(world.workload, world.setup.cluster, batch.state.log(0))
+    assert placed > 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bids_place_no_job_on_a_forbidden_node(seed):
+    """Loud bids on two markets, as agents and as a scheduler."""
+    workload = halls_workload(seed)
+    setup = Setup(HALLS, Curved(), Scenario(restart_delay=2.0, horizon=1e7))
+    for market in (FifoMarket(), StarlingMarket()):
+        batch = rolled_out(loud, market, setup, workload, seed)
+        result = run_episode(Bidder(loud, market), Simulator(workload, setup))
+        assert batch.state.log(0) == result.log
+        assert check_log(workload, HALLS, result.log) > 10

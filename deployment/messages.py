@@ -24,7 +24,8 @@ MOST_TYPES = 100  # of GPUs
 MOST_NAMES = 10_000  # of models, and of tenants
 LARGEST = 1e30  # of all amounts: sums and products of them stay finite
 NODE_FIELDS = tuple(field.name for field in fields(NodeSpec))
-JOB_FIELDS = tuple(field.name for field in fields(JobSpec) if field.name != "id")
+# Constraints are a part of the name of the model.
+JOB_FIELDS = tuple(field.name for field in fields(JobSpec) if field.name not in ("id", "constraints"))
 PLACEMENT_FIELDS = ("gpus", "cpus", "memory", "plan", "batch_size", "beside")
 PLAN_FIELDS = tuple(field.name for field in fields(ExecutionPlan))
 AMOUNTS = ("remaining_work", "throughput", "ready_time", "segment", "start_time", "work_done")

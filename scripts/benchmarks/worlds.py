@@ -70,9 +70,9 @@ class Size:
         jobs["submit_time"] = np.sort(rng.uniform(0, span, self.jobs))
         return Workload(f"loaded {self}", jobs, WORKLOAD_MODELS)
 
-    def simulator(self, scenario: Scenario) -> Simulator:
-        """A simulator at t = 0, without an event log."""
-        return Simulator(self.workload(), Setup(self.cluster(), default_model(), scenario), logging=False)
+    def simulator(self, scenario: Scenario, workload: Workload | None = None) -> Simulator:
+        """A simulator at t = 0, without an event log, of other jobs than those of the size if some are given."""
+        return Simulator(workload or self.workload(), Setup(self.cluster(), default_model(), scenario), logging=False)
 
 
 class FifoEpisode:
@@ -81,10 +81,11 @@ class FifoEpisode:
     Args:
         size: its cluster and jobs.
         scenario: its rules.
+        workload: other jobs than those of the size.
     """
 
-    def __init__(self, size: Size, scenario: Scenario) -> None:
-        self.simulator = size.simulator(scenario)
+    def __init__(self, size: Size, scenario: Scenario, workload: Workload | None = None) -> None:
+        self.simulator = size.simulator(scenario, workload)
         gangs = gangs_of(self.simulator)
         assert gangs is not None, "every gang of these workloads fits on one type"
         self.gangs = gangs

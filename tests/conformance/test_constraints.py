@@ -5,18 +5,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from baselines import Fifo, Las, Starling
 from baselines.parts.linear_gaussian import LinearGaussian
 from baselines.starling.market import StarlingMarket
 from envs.options.rules import CHANGES
 from envs.performance import IdealModel
 from envs.simulation import FifoMarket, Information, Rounds, Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
-from envs.types import AllocationError, ClusterSpec, Constraints, JobSpec, MurmurationError, NodeSpec, name_of_nodes
+from envs.types import (
+    AllocationError,
+    ClusterSpec,
+    Constraints,
+    JobSpec,
+    MurmurationError,
+    NodeSpec,
+    constrain,
+    name_of_nodes,
+)
 from envs.workloads import Workload
 from murmuration.config.building import Component
 from murmuration.config.errors import ChoiceError
 from murmuration.config.honoured import IGNORE_MAX_NODES, find_unable, leave_out_unable
 from tests.conformance.constrained_worlds import HALLS, Bold, check_log, constrained_world, halls_workload
+from tests.conformance.test_protocol import same_log
 from tests.conformance.test_reference import compare_results, play_both
 from tests.conformance.test_schedulers import FILES, build, composed
 from tests.conformance.worlds import Curved
@@ -139,6 +150,23 @@ def test_a_scheduler_that_does_not_honour_them_is_refused_where_it_is_named():
     said = r"^scheduler srtf: it does not honour .*\(nodes=2\); workload.constraints=none lifts them, or leave it out$"
     with pytest.raises(ChoiceError, match=said):
         leave_out_unable(chosen, [Workload.of(jobs)], ["fifo"])
+
+
+@pytest.mark.parametrize("scheduler", [Fifo, Starling])
+def test_jobs_keep_their_constraints_through_the_protocol(scheduler, tmp_path):
+    setup = Setup(HALLS, Curved(), Scenario(restart_delay=2.0, horizon=1e7))
+    assert same_log(scheduler, setup, halls_workload(1), f"unix:{tmp_path / 's'}") > 25
+
+
+@pytest.mark.parametrize("scheduler", [Fifo, Las, Starling])
+def test_constraints_that_allow_every_node_change_no_log(scheduler):
+    free = replace(halls_workload(2), models=("any",), jobs=halls_workload(2).jobs.copy())
+    free.jobs["model"] = 0
+    everywhere = Constraints(gpu_types=("new", "old", "small"), max_nodes=HALLS.num_nodes)
+    some = replace(free, models=(constrain("any", everywhere),))
+    setup = Setup(HALLS, Curved(), Scenario(restart_delay=2.0, horizon=1e7))
+    logs = [run_episode(scheduler(), Simulator(workload, setup)).log for workload in (free, some)]
+    assert logs[0] == logs[1]
 
 
 def test_environments_refuse_what_they_cannot_offer():

@@ -17,8 +17,17 @@ from envs.metrics.bounds import (
 )
 from envs.performance import EFFICIENCY_SETTINGS, IdealModel, batch_range, default_model
 from envs.simulation import Scenario, Setup, Simulator, run_episode
-from envs.types import ClusterError, ClusterSpec, Configuration, JobSpec, NodeSpec, PerformanceError
+from envs.types import (
+    ClusterError,
+    ClusterSpec,
+    Configuration,
+    JobSpec,
+    NodeSpec,
+    PerformanceError,
+    without_constraints,
+)
 from envs.workloads import Workload
+from tests.conformance.constrained_worlds import HALLS, halls_workload
 from tests.conformance.worlds import CLUSTERS, Curved, workloads
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, play
 from tests.unit.metrics.one_machine_in_python import busy_date_bound
@@ -59,6 +68,20 @@ def test_no_scheduler_beats_the_bound(scheduler, data, cluster):
     assert jct.mean() >= bound.mean_jct() * (1 - 1e-9)
     assert jct[some].mean() >= bound.of_jobs(some).mean_jct() * (1 - 1e-9)
     assert makespan(result) >= bound.makespan() * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_constraints_raise_the_bound_and_no_scheduler_beats_it(seed):
+    workload, setup = halls_workload(seed), Setup(HALLS, Curved(), Scenario(restart_delay=0.0))
+    free = replace(workload, models=tuple(map(without_constraints, workload.models)))
+    bound, lower = Relaxation.of(workload, setup), Relaxation.of(free, setup)
+    assert bound.mean_jct() > lower.mean_jct() * (1 + 1e-3)
+    assert bound.makespan() >= lower.makespan()
+    for scheduler in (Srtf(), Starling()):
+        result = run_episode(scheduler, Simulator(workload, setup))
+        jct = result.records["finish_time"] - result.records["submit_time"]
+        assert jct.mean() >= bound.mean_jct() * (1 - 1e-9)
+        assert makespan(result) >= bound.makespan() * (1 - 1e-9)
 
 
 def test_alone_a_job_runs_at_the_fastest_size_of_the_fastest_type():

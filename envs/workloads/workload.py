@@ -235,7 +235,9 @@ class Workload:
         A job demands its requested GPUs, consolidated, for as long as its work takes on them. The load of a type is the
         load if all GPUs were of this type; it is infinite if some job does not run on the type. For "all", a job's
         demand is the time that the whole cluster would need for it: each type runs at its own throughput, and types on
-        which the job does not run stay idle. The time base is the span of submissions.
+        which the job does not run stay idle. Where jobs have constraints, it is the least time in which the whole
+        cluster could do all work at once: jobs that may not use the same nodes run side by side. The time base is the
+        span of submissions.
         """
         submit = self.jobs["submit_time"]
         span = float(submit[-1] - submit[0])
@@ -261,6 +263,8 @@ class Workload:
         with np.errstate(divide="ignore", over="ignore"):
             by_type = (work * gpus / throughput).sum(axis=1) / (span * cluster.num_gpus)
             overall = (work / (counts @ (throughput / gpus))).sum() / span
+            if any(map(constraints_of, self.models)):
+                overall = least_cluster_seconds((work * gpus / throughput).T, counts) / span
         return {**dict(zip(cluster.gpu_types, by_type.tolist(), strict=True)), "all": float(overall)}
 
     def efficient_load(self, cluster: ClusterSpec, performance: PerformanceModel) -> float:

@@ -4,7 +4,7 @@ import pytest
 
 from envs.cluster import build_cluster
 from envs.performance import IdealModel
-from envs.types import ClusterError, Constraints, TraceError
+from envs.types import ClusterError, Constraints, JobSpec, TraceError
 from envs.workloads import TraceSource, Workload
 from envs.workloads.readers import CsvTrace, SlurmTrace
 
@@ -124,3 +124,10 @@ def test_a_job_that_no_node_may_run_is_refused_with_the_fix(write):
 def test_labels_of_nodes_are_checked(labels, said):
     with pytest.raises(ClusterError, match=said):
         build_cluster("halls", [{"gpu_type": "A100", "num_nodes": 2, "num_gpus": 4, **labels}])
+
+
+def test_jobs_that_may_not_use_the_same_nodes_load_the_cluster_side_by_side():
+    """64 GPU-seconds on the 8 A100 and as many on the 8 H100, within 10 s: each hall is busy for 8 of them."""
+    asked = [Constraints(gpu_types=("A100",)), Constraints(gpu_types=("H100",))]
+    jobs = [JobSpec(0, at, 4, 64.0, "any", constraints=each) for at, each in zip((0.0, 10.0), asked, strict=True)]
+    assert Workload.of(jobs).offered_load(CLUSTER, IdealModel())["all"] == pytest.approx(0.8)

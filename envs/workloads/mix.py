@@ -9,7 +9,16 @@ import numpy as np
 
 from envs.performance import PerformanceModel, find_throughput
 from envs.performance.zoo import ALIASES, zoo_name
-from envs.types import BoolArray, ClusterSpec, Configuration, FloatArray, IntArray, PerformanceError, TraceError
+from envs.types import (
+    BoolArray,
+    ClusterSpec,
+    Configuration,
+    FloatArray,
+    IntArray,
+    PerformanceError,
+    TraceError,
+    constraints_of,
+)
 
 
 @dataclass(frozen=True)
@@ -95,8 +104,9 @@ class ModelThroughputs:
         self._ask = ask
 
     def of(self, model: str, gpu_type: str, num_gpus: int, gpus_per_node: int) -> float:
-        """Samples/s on `num_gpus` GPUs of the fewest nodes; 0 if the model does not run there."""
-        return self._ask(model, gpu_type, num_gpus, -(-num_gpus // gpus_per_node))
+        """Samples/s on `num_gpus` GPUs of the fewest nodes that are allowed; 0 if the model does not run there."""
+        demanded = constraints_of(model).demand_nodes(num_gpus)
+        return self._ask(model, gpu_type, num_gpus, max(-(-num_gpus // gpus_per_node), demanded))
 
     def capacity(self, model: str, num_gpus: int, cluster: ClusterSpec) -> float:
         """Samples/s if the whole cluster ran only such jobs; 0 if they run on none of its types.

@@ -253,7 +253,9 @@ class Workload:
         throughput = np.array(
             [
                 [
-                    find_throughput(performance, self.models[model], Configuration(name, int(n), -(-int(n) // size)))
+                    find_throughput(
+                        performance, self.models[model], Configuration(name, int(n), self._nodes(model, int(n), size))
+                    )
                     for model, n in self.jobs[["model", "num_gpus"]][first]
                 ]
                 for name, size in zip(cluster.gpu_types, per_node, strict=True)
@@ -266,6 +268,10 @@ class Workload:
             if any(map(constraints_of, self.models)):
                 overall = least_cluster_seconds((work * gpus / throughput).T, counts) / span
         return {**dict(zip(cluster.gpu_types, by_type.tolist(), strict=True)), "all": float(overall)}
+
+    def _nodes(self, model: int, num_gpus: int, gpus_per_node: int) -> int:
+        """Return the fewest nodes that hold so many GPUs and that the constraints of a model's jobs allow."""
+        return max(-(-num_gpus // gpus_per_node), constraints_of(self.models[model]).demand_nodes(num_gpus))
 
     def efficient_load(self, cluster: ClusterSpec, performance: PerformanceModel) -> float:
         """GPU-seconds that the jobs need at their most efficient sizes per available GPU-second.

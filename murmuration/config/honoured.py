@@ -51,10 +51,10 @@ def leave_out_unable(
         optional: names of those that were chosen with all.
 
     Raises:
-        ChoiceError: a scheduler that was named is among them.
+        ChoiceError: a scheduler that was named is among them, or all are.
     """
     unable = find_unable(schedulers, workloads)
     for name in unable:
-        if name not in optional:
+        if name not in optional or len(unable) == len(schedulers):
             raise ChoiceError(f"scheduler {name}: {unable[name]}, or leave it out")
     return unable

@@ -85,6 +85,7 @@ FORMS = {
         pools=("day", "night"), features=("ib",), max_nodes=2, gpus_per_node=4, exclusive=True, gpu_memory=40
     ),
     "0,9,8,,,0,2,0,no,0,": Constraints(num_nodes=2),
+    "0,9,4,,,,2,,,,": Constraints(num_nodes=2),
 }
 
 

@@ -103,7 +103,7 @@ def test_compiled_decisions_are_timed_over_the_same_rounds():
     decisions.measure_compiled_decisions(report, LITTLE)
     report.check()
     times = {row.what: row.value for row in report.rows}
-    assert len(times) == 13
+    assert len(times) == 12
     quick = "starling, 0 completions ahead, GPUs alone, "
     over = "over GPUs alone without look-ahead"
     assert times[quick + over] == 1.0

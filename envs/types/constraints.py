@@ -33,7 +33,7 @@ _SHORT = {full: short for short, full in _KEYS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What the user of a job asks of its nodes. Without arguments, every node is allowed.
+    """What the user of a job requires of its nodes. Without arguments, every node is allowed.
 
     Raises:
         MurmurationError: a name has other characters than letters, digits, ".", "-" and "_", or a number is negative.

@@ -120,7 +120,7 @@ class Shared(Curved):
     """Two jobs on a GPU keep most of their throughput."""
 
     def pair_factor(self, model: str, other: str, gpu_type: str) -> float:
-        """What a model keeps."""
+        """Return the share of its speed that a model keeps beside another."""
         return 0.75 if {model, other} == {"any"} else 0.6
 
 

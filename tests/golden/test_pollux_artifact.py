@@ -1,4 +1,4 @@
-"""What Pollux's simulator does otherwise than ours, worked by hand; its Tiresias is in `test_tiresias.py`."""
+"""How Pollux's simulator differs from ours, worked by hand; its Tiresias is in `test_tiresias.py`."""
 
 from papers.pollux.artifact import fewest_node_gpus
 

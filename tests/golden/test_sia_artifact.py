@@ -1,4 +1,4 @@
-"""What Sia's simulator does otherwise than Pollux's, worked by hand on tables of two placements."""
+"""How Sia's simulator differs from Pollux's, worked by hand on tables of two placements."""
 
 import numpy as np
 import pandas as pd

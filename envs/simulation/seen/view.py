@@ -148,7 +148,7 @@ class ViewSource:
         return JobClasses(self.setup.cluster, self.table)
 
     def limits(self, job: JobId) -> PlacementLimits | None:
-        """What the constraints of a job allow; None if it has none, or is none."""
+        """What the constraints of a job allow; None if it has no constraints, or if there is no such job."""
         return self.classes.limits[self.model[job]] if 0 <= job < self.next_job[0] else None
 
     def running(self) -> IntArray:

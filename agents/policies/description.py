@@ -29,6 +29,8 @@ LARGEST_FILE = 1_000_000  # bytes
 LARGEST: Mapping[str, int] = {  # of the numbers in `rules`
     "num_candidates": 100_000,
     "max_decisions": 1_000_000,
+    "decisions_per_gpu": 1_000_000,
+    "patience": 1_000_000,
     "candidates_per_node": 1000,
     "contenders": 1000,
 }

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -206,6 +207,7 @@ class Comparison:
             *self._how_to_read_bounds(),
             *LEGEND,
             *self._not_arrived(),
+            *self._counts(),
             *(f"Cut short: {name}: {why}." for name, results in self.runs.items() for why in cut_short(results)),
             *describe_job_time(self.settings.get("job_time", {})),
             *(f"Note: {note}." for note in self.settings.get("notes", ())),
@@ -414,6 +416,20 @@ class Comparison:
         said = ", ".join(f"{count:,} under {name}" for name, count in counts.items() if count)
         return [
             f"Jobs that the end of a run, such as the horizon, kept from arriving, and that no figure counts: {said}."
+        ]
+
+    def _counts(self) -> list[str]:
+        """Say what schedulers have counted themselves, such as how often a limit of theirs was reached."""
+        found = {name: Counter[str]() for name in self.runs}
+        for name, results in self.runs.items():
+            for run in results:
+                found[name].update(run.counters if isinstance(run, RunResult) else {})
+        return [
+            f"Counted by {name}: "
+            + ", ".join(f"{each.replace('_', ' ')} {count:,}" for each, count in own.items())
+            + "."
+            for name, own in found.items()
+            if own
         ]
 
     def _how_to_read_counts(self) -> list[str]:

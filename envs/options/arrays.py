@@ -7,7 +7,7 @@ import numpy as np
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.episodes.coupling import SUM_WITH_TRAFFIC
 from envs.episodes.hidden import Doubt
-from envs.options.rules import CHANGES, PLACINGS, TURNS, OptionRules
+from envs.options.rules import CHANGES, IDLE, PLACINGS, TURNS, OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.tuning import TuningTable, tunings_under
 from envs.simulation import Setup, State, ThroughputTable
@@ -22,6 +22,8 @@ RULES = np.dtype(
         np.record,
         [
             ("changes", np.int64),  # index into CHANGES
+            ("idle", np.int64),  # index into IDLE
+            ("patience", np.float64),
             ("queue_order", np.int64),  # index into QUEUE_ORDERS
             ("max_decisions", np.int64),
             ("distinct_nodes", np.int64),
@@ -43,14 +45,19 @@ RULES = np.dtype(
             ("num_jobs", np.int64),  # rows of jobs
             ("num_candidates", np.int64),  # of these, the first ones: jobs that wait, in queue order
             ("waiting", np.int64),  # all jobs that wait
+            ("beyond", np.int64),  # of these, jobs that the free GPUs could hold and that are no candidates
+            ("missing", np.int64),  # options that did not fit into the arrays
             # Counters of the episode.
             ("decisions", np.int64),  # decisions with two or more options
             ("broken_gangs", np.int64),  # gangs that no further node could join
-            ("left_out", np.int64),  # options that did not fit into the arrays
+            ("full_lists", np.int64),  # decisions with jobs `beyond` the candidates
+            ("full_rounds", np.int64),  # rounds that ended after the most decisions though there were options left
+            ("left_out", np.int64),  # options that did not fit into the arrays, over all decisions
         ],
     ),
     align=True,
 )
+COUNTERS = ("decisions", "broken_gangs", "full_lists", "full_rounds", "left_out")
 # Columns of `OptionArrays.what`.
 # Kind, row of the job (-1: none), node, GPUs there; for tuning the number of the tuning (`envs.options.tuning`), for
 # sharing the job whose GPUs are shared.
@@ -139,7 +146,9 @@ def allocate_options(
     records = np.zeros((batch, 1), RULES)
     records["changes"] = CHANGES.index(rules.changes)
     records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
-    records["max_decisions"] = rules.max_decisions
+    records["idle"] = IDLE.index(rules.idle)
+    records["patience"] = rules.patience
+    records["max_decisions"] = rules.decisions(setup.cluster)
     records["distinct_nodes"] = rules.distinct_nodes
     records["tune"] = rules.tune
     for name in ("beliefs", "predictions", "share"):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from envs.episodes import EpisodeBatch, Reward
 from envs.episodes.candidates import Features
 from envs.options import kernels
-from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate_options, fix_sizes
+from envs.options.arrays import COUNTERS, OPTION_NODE, OPTION_ROW, OptionArrays, allocate_options, fix_sizes
 from envs.options.kernels import ROUND_OVER
 from envs.options.rules import OptionRules
 from envs.options.spec import OptionSpec
@@ -195,7 +195,7 @@ class OptionBatch(EpisodeBatch):
                 self._drawn.write(place, table)
 
     def counters(self, b: int = 0) -> dict[str, int]:
-        """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
+        """Count decisions, gangs that were given up, and how often each limit was reached, in an episode."""
         return kernels.count_events(self.arrays, b)
 
     def mean_jct(self, b: int) -> float:
@@ -225,7 +225,7 @@ class OptionBatch(EpisodeBatch):
 
     def _begin(self, b: int) -> None:
         record = self.arrays.rules[b, 0]
-        for name in ("decision", "decisions", "broken_gangs", "left_out"):
+        for name in ("decision", *COUNTERS):
             record[name] = 0
         record["gang"] = -1
         for state in (self.state, self.hidden.state if self.hidden else self.state):

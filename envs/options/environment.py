@@ -63,8 +63,8 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
 
     Options are in the order of `envs.options.listing`. Those of a node beyond the first `max_options` cannot be chosen;
     `infos[agent]["left_out"]` has their number. `infos[agent]` also holds `time` (s), `elapsed` (s in this step),
-    `turn` (the node whose turn it is, -1 in an auction), `decisions` and `broken_gangs` of the episode, `unlisted`, the
-    options of the episode for which the batch had no room, and the agent's `illegal` actions so far.
+    `turn` (the node whose turn it is, -1 in an auction), the `COUNTERS` of the episode, of which `unlisted` are the
+    options for which the batch had no room, and the agent's `illegal` actions so far.
 
     The other arguments are those of `NodeParallelEnv`.
 

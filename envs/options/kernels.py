@@ -1,6 +1,14 @@
 """Compiled steps of an episode: list the options, carry one out, end the round, advance time."""
 
-from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays, option_arrays
+from envs.options.arrays import (
+    COUNTERS,
+    OPTION_ACTION,
+    OPTION_AMOUNT,
+    OPTION_NODE,
+    OPTION_ROW,
+    OptionArrays,
+    option_arrays,
+)
 from envs.options.carrying import note_change
 from envs.options.columns import EVICT, MOVE, SHARE, TUNE, WAIT
 from envs.options.features import write_features
@@ -53,8 +61,16 @@ def advance_to_decision(a: OptionArrays) -> int:
 @leaf
 def take(a: OptionArrays, option: int) -> bool:
     """Carry out a listed option and list those of the next decision; return whether the round is over."""
-    a.rules[0].decisions += a.rules[0].num_options > 1
-    return carry_out_option(a, option) or prepare(a) == 0
+    rules = a.rules[0]
+    rules.decisions += rules.num_options > 1
+    rules.full_lists += rules.beyond > 0
+    rules.left_out += rules.missing
+    if carry_out_option(a, option):
+        return True
+    if prepare(a) > 0:
+        return False
+    rules.full_rounds += rules.decision >= rules.max_decisions and list_options(a) > 0
+    return True
 
 
 @leaf
@@ -193,5 +209,5 @@ def step_all(batch: OptionArrays, chosen: IntArray, outcomes: IntArray) -> None:
 
 
 def count_events(batch: OptionArrays, b: int) -> dict[str, int]:
-    """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
-    return {name: int(batch.rules[b, 0][name]) for name in ("decisions", "broken_gangs", "left_out")}
+    """Return the `COUNTERS` of an episode: decisions, gangs that were given up, and how often each limit was reached."""
+    return {name: int(batch.rules[b, 0][name]) for name in COUNTERS}

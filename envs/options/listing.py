@@ -11,10 +11,10 @@ Where nodes take turns, only the options of the node whose turn it is are listed
 not count as equals of other nodes, and are not expected to join a gang.
 """
 
-from envs.episodes.candidates import enter_sorted, queue_key
+from envs.episodes.candidates import enter_sorted, estimated_time, queue_key
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
-from envs.options.rules import CHANGES, PLACINGS, TURNS
+from envs.options.rules import CHANGES, IDLE, PLACINGS, TURNS
 from envs.options.tuned import can_tune, names_nothing
 from envs.simulation.compiled.jit import Records, leaf
 from envs.simulation.world.job_throughput import level_of, runs_beside
@@ -25,6 +25,7 @@ from envs.simulation.world.shares import share_on
 ALLOWS_RESIZE, ALLOWS_MOVE = CHANGES.index("resize"), CHANGES.index("move")
 TAKES_TURNS = TURNS.index("turns")
 BEST_FIT = PLACINGS.index("best_fit")
+MAY_IDLE, IDLES_FOR_A_TIME = IDLE.index("allowed"), IDLE.index("limited")
 
 
 @leaf
@@ -35,26 +36,34 @@ def needs_gpus(job: Records) -> bool:
 
 @leaf
 def rank_candidates(a: OptionArrays) -> None:
-    """Fill `heads` with the first jobs that wait, in queue order (ties by id), then -1; count the jobs that wait."""
+    """Fill `heads` with the first jobs that wait, in queue order (ties by id), then -1; count the jobs that wait.
+
+    Jobs that need more GPUs than are free are only counted, unless they may share GPUs of others.
+    """
     world, order = a.world, a.rules[0].queue_order
+    room = world.episode[0].num_gpus if a.rules[0].share else world.episode[0].num_free
     for c in range(len(a.heads)):
         a.heads[c] = -1
     count = 0
     waiting = 0
+    able = 0
     j = next_member(world.queued, len(world.jobs), 0)
     while j >= 0:
-        if needs_gpus(world.jobs[j]):
-            waiting += 1
+        waiting += needs_gpus(world.jobs[j])
+        if needs_gpus(world.jobs[j]) and world.jobs[j].min_gpus <= room:
+            able += 1
             count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
         j = next_member(world.queued, len(world.jobs), j + 1)
     for i in range(world.episode[0].num_touched):  # jobs that the draft has evicted
         j = world.touched[i]
         if world.jobs[j].status == RUNNING and needs_gpus(world.jobs[j]):
             waiting += 1
-            if world.jobs[j].before_partner >= 0:
+            if world.jobs[j].before_partner >= 0 or world.jobs[j].min_gpus > room:
                 continue  # left to itself, its old partner keeps the GPUs: the job could not come back at no cost
+            able += 1
             count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
     a.rules[0].waiting = waiting
+    a.rules[0].beyond = able - count
 
 
 @leaf
@@ -105,7 +114,7 @@ def add_option(a: OptionArrays, action: int, row: int, n: int, amount: int) -> N
     """Append an option; count it if the arrays are full."""
     count = a.rules[0].num_options
     if count == len(a.what):
-        a.rules[0].left_out += 1
+        a.rules[0].missing += 1
         return
     a.what[count, OPTION_ACTION] = action
     a.what[count, OPTION_ROW] = row
@@ -269,7 +278,7 @@ def list_candidate_options(a: OptionArrays) -> None:
         a.rules[0].num_candidates += 1
         job = a.world.jobs[j]
         if job.min_gpus > a.world.episode[0].num_free:
-            pass
+            pass  # it may share GPUs
         elif a.rules[0].placing == BEST_FIT:
             if a.refused[j] != now:
                 list_best_fit(a, START, row, j)
@@ -401,6 +410,24 @@ def is_idle(a: OptionArrays) -> bool:
 
 
 @leaf
+def may_wait(a: OptionArrays) -> bool:
+    """Whether waiting may be offered beside the listed options, see `OptionRules.idle`."""
+    world, rules = a.world, a.rules[0]
+    if is_idle(a):
+        return False
+    if rules.idle == MAY_IDLE:
+        return True
+    for option in range(rules.num_options):
+        if a.what[option, OPTION_ACTION] != START:
+            continue
+        job, time = world.jobs[a.job_ids[a.what[option, OPTION_ROW]]], world.episode[0].time
+        estimate = estimated_time(job, time, world.reference) if world.episode[0].knows_work else 0.0
+        if rules.idle != IDLES_FOR_A_TIME or time - job.submit > rules.patience * estimate or estimate == 0.0:
+            return False
+    return True
+
+
+@leaf
 def keep_turn(a: OptionArrays) -> None:
     """Choose the node whose turn it is, and keep its options and waiting alone."""
     rules, num_nodes = a.rules[0], len(a.waited)
@@ -426,7 +453,7 @@ def list_options(a: OptionArrays) -> int:
 
     While a gang is put together there are no others; waiting is offered then only where nodes take turns. It is never
     offered while the cluster is idle and some job can be started: a policy that waits there would leave the jobs
-    waiting forever.
+    waiting forever. `OptionRules.idle` says where else it is not.
     """
     rules = a.rules[0]
     takes_turns = rules.turn == TAKES_TURNS
@@ -434,11 +461,13 @@ def list_options(a: OptionArrays) -> int:
     rules.num_options = 0
     rules.num_jobs = 0
     rules.num_candidates = 0
+    rules.missing = 0
     rank_candidates(a)
     find_equal_nodes(a)
     if rules.gang < 0 or takes_turns:
         add_option(a, WAIT, -1, -1, 0)
     if rules.gang >= 0:
+        rules.beyond = 0
         if rules.placing == BEST_FIT:
             list_best_fit(a, JOIN, list_job(a, rules.gang), rules.gang)
         else:
@@ -452,7 +481,7 @@ def list_options(a: OptionArrays) -> int:
     if takes_turns:
         keep_turn(a)
     choices = rules.num_options - 1
-    if choices > 0 and is_idle(a):
+    if choices > 0 and not may_wait(a):
         last = choices  # the last option takes the place of waiting
         for i in range(OPTION_AMOUNT + 1):
             a.what[0, i] = a.what[last, i]

@@ -84,7 +84,7 @@ class OptionRound:
         return allocation
 
     def counters(self) -> dict[str, int]:
-        """Count decisions, gangs that were given up, and options that did not fit into the arrays, so far."""
+        """Count decisions, gangs that were given up, and how often each limit was reached, so far."""
         return kernels.count_events(self.arrays, 0)
 
     def _allocate(self, view: SimulationView, snapshot: Snapshot) -> None:

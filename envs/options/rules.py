@@ -10,6 +10,7 @@ from envs.types import ClusterSpec, MurmurationError
 CHANGES = ("start", "resize", "move")
 TURNS = ("auction", "turns")
 PLACINGS = ("chosen", "best_fit")
+IDLE = ("allowed", "limited", "never")
 PLAIN = ("start", "auction", False, False)  # changes, turn, tune and share under best fit
 
 
@@ -28,10 +29,18 @@ class OptionRules:
             predicted (`information.work`).
         share: whether a waiting job can be placed beside another on the same GPUs, for tasks that let jobs share them
             (`scenario.sharing`). A job that was evicted from GPUs that it shared waits for the next round.
-        num_candidates: waiting jobs that nodes can start, at least.
-        candidates_per_node: the same, per node of the cluster.
+        idle: whether GPUs may stay free though a waiting job could start on them, that is whether waiting is offered.
+            "allowed": always. "never": not while a waiting job can start. "limited": not while one can start that was
+            submitted longer ago than `patience` times its estimated run time; without an estimate, as "never". An idle
+            cluster never waits.
+        patience: see `idle`.
+        num_candidates: waiting jobs that nodes can start, on a small cluster. Jobs that need more GPUs than are free
+            take no place among them, so that the list is as long as the queue allows.
+        candidates_per_node: the same per node of the cluster, which counts where it is more.
         queue_order: which waiting jobs these are; if work is unknown, "shortest" means the least service.
-        max_decisions: options carried out in a round, at most; then the round ends.
+        max_decisions: options carried out in a round on a small cluster, at most; then the round ends.
+        decisions_per_gpu: the same per GPU of the cluster, which counts where it is more. Each job is changed, tuned
+            and started once at most, so that 4 suffice unless many gangs are given up.
         distinct_nodes: whether a node is left out for a job that it does not run if a lower-indexed one is equal: of
             the same type, as many free GPUs, no jobs. Such options differ in nothing but the node's index.
         turn: "auction": one option of all is chosen, and waiting ends the round. "turns": nodes choose one after
@@ -53,10 +62,13 @@ class OptionRules:
     beliefs: bool = False
     predictions: bool = False
     share: bool = False
-    num_candidates: int = 16
-    candidates_per_node: float = 0.0
+    idle: Literal["allowed", "limited", "never"] = "allowed"
+    patience: float = 0.5
+    num_candidates: int = 64
+    candidates_per_node: float = 0.5
     queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"
     max_decisions: int = 64
+    decisions_per_gpu: float = 4.0
     distinct_nodes: bool = True
     turn: Literal["auction", "turns"] = "auction"
     placing: Literal["chosen", "best_fit"] = "chosen"
@@ -64,6 +76,7 @@ class OptionRules:
     def __post_init__(self) -> None:
         for name, allowed in (
             ("changes", CHANGES),
+            ("idle", IDLE),
             ("queue_order", QUEUE_ORDERS),
             ("turn", TURNS),
             ("placing", PLACINGS),
@@ -83,9 +96,14 @@ class OptionRules:
         for name in ("num_candidates", "max_decisions"):
             if getattr(self, name) < 1:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be at least 1")
-        if not self.candidates_per_node >= 0:
-            raise MurmurationError(f"env.candidates_per_node is {self.candidates_per_node}; it must be 0 or more")
+        for name in ("patience", "candidates_per_node", "decisions_per_gpu"):
+            if not getattr(self, name) >= 0:
+                raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be 0 or more")
 
     def candidates(self, cluster: ClusterSpec) -> int:
-        """Waiting jobs that nodes can start on a cluster."""
+        """Return the waiting jobs that nodes can start on a cluster, at most."""
         return max(self.num_candidates, math.ceil(self.candidates_per_node * cluster.num_nodes))
+
+    def decisions(self, cluster: ClusterSpec) -> int:
+        """Return the options carried out in a round on a cluster, at most."""
+        return max(self.max_decisions, math.ceil(self.decisions_per_gpu * cluster.num_gpus))

@@ -24,7 +24,7 @@ class ReferenceOptions:
     Attributes:
         options: those of the present decision; empty at first.
         ended: whether the episode has ended.
-        counters: decisions with two or more options, and gangs that were given up.
+        counters: decisions with two or more options, gangs that were given up, and how often limits were reached.
     """
 
     def __init__(self, simulator: ReferenceSimulator, rules: OptionRules) -> None:
@@ -37,7 +37,8 @@ class ReferenceOptions:
         self.ended = False
         self.gang = NOTHING  # a job that has fewer GPUs in the draft than it needs
         self.decision = 0  # options carried out in this round
-        self.counters = dict.fromkeys(("decisions", "broken_gangs"), 0)
+        self.counters = dict.fromkeys(("decisions", "broken_gangs", "full_lists", "full_rounds"), 0)
+        self.most = rules.decisions(simulator.cluster)
 
     def proceed(self) -> None:
         """End the round and advance time to the next round with an option besides waiting."""
@@ -54,6 +55,7 @@ class ReferenceOptions:
         """Carry out one of the options, by its place."""
         option = self.options[chosen]
         self.counters["decisions"] += len(self.options) > 1
+        self.counters["full_lists"] += self.lister.beyond > 0
         self.lister.last_node = self.lister.turn
         if option.change != WAIT:
             self._take(option)
@@ -63,6 +65,7 @@ class ReferenceOptions:
             self.proceed()
             return
         if not self._list():
+            self.counters["full_rounds"] += self.decision >= self.most and self._has_choice()
             self.proceed()
 
     def _take(self, option: Option) -> None:
@@ -80,7 +83,7 @@ class ReferenceOptions:
             self.lister.refused.add(self.gang)
             self.gang = NOTHING
             self.counters["broken_gangs"] += 1
-        if self.decision >= self.rules.max_decisions:
+        if self.decision >= self.most:
             return False
         if self._has_choice():
             return True

@@ -88,7 +88,7 @@ class Observer:
             "running": math.log1p(len(self.engine.running())) / 5.0,
             "free": self.draft.num_free / total,
             "waiting_per_gpu": _ratio(waiting, total),
-            "decisions": min(decision / self.rules.max_decisions, 1.0),
+            "decisions": min(decision / self.rules.decisions(self.engine.cluster), 1.0),
             "gang": float(gang != NOTHING),
         }
         found: Features = array_of([row], CLUSTER_COLUMNS)[0]

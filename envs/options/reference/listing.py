@@ -24,6 +24,7 @@ class Lister:
         refused: jobs whose gangs were given up in this round.
         rows: the jobs that the last list is about, in order.
         num_candidates: of these, the first ones: waiting jobs in queue order.
+        beyond: jobs that the free GPUs could hold and that are no candidates.
         waited: nodes whose part of the round has ended.
         last_node: the node whose turn was last, -1 for none.
         turn: the node whose turn it is, -1 for none.
@@ -35,7 +36,7 @@ class Lister:
         self.reference: list[list[float]] = draft.simulator.rules.table.reference().tolist()
         self.refused = set[JobId]()
         self.rows: list[JobId] = []
-        self.num_candidates = 0
+        self.num_candidates = self.beyond = 0
         self.waited = set[NodeId]()
         self.last_node, self.turn = NOTHING, NOTHING
 
@@ -55,23 +56,42 @@ class Lister:
             found = [option for option in found if option.node == self.turn]
         if gang != NOTHING and not takes_turns:
             return found
-        if found and self.draft.idle_but_for(gang):
+        if found and (self.draft.idle_but_for(gang) or not self._may_idle(found)):
             return [found[-1], *found[:-1]]  # the last one takes the place of waiting
         return [WAITING, *found]
 
+    def _may_idle(self, found: list[Option]) -> bool:
+        """Whether GPUs may stay free beside these options."""
+        if self.rules.idle == "allowed":
+            return True
+        able = [self.draft.job(option.job) for option in found if option.change == START]
+        simulator, patience = self.draft.simulator, self.rules.patience
+        if self.rules.idle == "never" or simulator.scenario.information.work == "none":
+            return not able
+        return all(
+            simulator.time - job.spec.submit_time <= patience * self.estimated_time(job) and self.estimated_time(job)
+            for job in able
+        )
+
     def _all_options(self, gang: JobId) -> list[Option]:
         if gang != NOTHING:
-            self.rows, self.num_candidates = [gang], 0
+            self.rows, self.num_candidates, self.beyond = [gang], 0, 0
             return list((self._best_fit if self.rules.placing == "best_fit" else self._joins_of_gang)(JOIN, gang))
-        heads = self.candidates() if self.draft.num_free or self.rules.share else []
+        heads = self.candidates()
         holders = self._holders() if self.rules.changes != "start" or self.rules.tune else []
         self.rows, self.num_candidates = heads + holders, len(heads)
         found = [option for job in heads for option in (*self._starts(job), *self._shares(job))]
         return found + [option for job in holders for option in self._changes(job)]
 
     def candidates(self) -> list[JobId]:
-        """Return the first waiting jobs in queue order, ties by id; none that this round evicted from shared GPUs."""
+        """Return the first waiting jobs that the free GPUs could hold, in queue order, ties by id.
+
+        Jobs that may share GPUs need no free ones. Jobs that this round evicted from shared GPUs are left out.
+        """
         waiting = [job for job in self.draft.waiting() if self.draft.job(job).partner is None]
+        if not self.rules.share:
+            waiting = [job for job in waiting if self.draft.job(job).spec.min_gpus <= self.draft.num_free]
+        self.beyond = max(len(waiting) - self.num_heads, 0)
         return sorted(waiting, key=lambda job: (self._key(self.draft.job(job)), job))[: self.num_heads]
 
     def _key(self, job: Job) -> float:

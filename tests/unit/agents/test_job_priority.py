@@ -54,7 +54,7 @@ class Recorded(LearnedPriorities):
 
 def seen_in(columns, works, performance):
     """The ranks of the first 30 s, in which nothing finishes."""
-    workload = jobs(*zip(range(0, 24, 2), [3, 2, 1, 4] * 3, works, strict=True))
+    workload = jobs(*zip(np.repeat([0, 8, 16], 4).tolist(), [3, 2, 1, 4] * 3, works, strict=True))
     setup = Setup(fast_and_slow(), performance, Scenario(horizon=30.0))
     priorities = Recorded(network(columns), RULES)
     run_episode(Rltune(priorities), Simulator(workload, setup))

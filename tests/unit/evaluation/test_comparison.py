@@ -1,6 +1,7 @@
 """Tables of numbers from fabricated runs."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -130,6 +131,12 @@ def runs_of(loads, *finishes):
     """One job in each workload, on one GPU, that ends at these times in turn."""
     told = [Told(0, 1, 1, [(0, {0: 1})], finish) for finish in finishes]
     return [fabricated([told[i % len(told)]], workload=load) for i, load in enumerate(loads)]
+
+
+def test_the_caption_has_what_schedulers_counted_over_all_workloads(first):
+    runs = [replace(first, counters={"decisions": 700, "full_lists": count}) for count in (400, 0)]
+    said = Comparison({"policy": runs, "told": [replace(run, counters={}) for run in runs]}).caption_lines
+    assert [line for line in said if "Counted" in line] == ["Counted by policy: decisions 1,400, full lists 400."]
 
 
 def test_the_caption_tells_how_wide_intervals_are():

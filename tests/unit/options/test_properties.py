@@ -103,7 +103,10 @@ def test_nobody_waits_on_an_idle_cluster_where_a_job_fits(seed):
         up = batch.state.nodes["num_gpus"][0] * (batch.state.nodes["down"][0] == 0)
         gang = int(batch.arrays.rules[0, 0]["gang"])
         others_run = free_gpus(batch).sum() + (batch.state.jobs[0][gang]["gpus"] if gang >= 0 else 0) < up.sum()
-        assert (WAIT in changes) == (others_run and (gang < 0 or batch.rules.turn == "turns"))
+        may_wait = others_run and (gang < 0 or batch.rules.turn == "turns")
+        if batch.rules.idle == "allowed" or START not in changes:
+            assert (WAIT in changes) == may_wait
+        assert WAIT not in changes or (may_wait and (batch.rules.idle != "never" or START not in changes))
         batch.step(np.array([draw(batch, rng)]))
 
 

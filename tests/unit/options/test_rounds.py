@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from envs.options import OptionBatch, OptionRules
+from envs.options.arrays import COUNTERS
 from envs.options.columns import EVICT, JOB_ROW_COLUMNS, JOIN, MOVE, OPTION_COLUMNS, RESIZE, START, WAIT
 from envs.performance import IdealModel
 from envs.simulation import EventKind
@@ -49,7 +50,8 @@ def test_a_round_worked_by_hand():
     assert events(batch, EventKind.START) == [(0.0, 1), (0.0, 2), (50.0, 0)]
     assert events(batch, EventKind.FINISH) == [(10.0, 2), (50.0, 1), (100.0, 0)]
     assert batch.mean_jct(0) == pytest.approx(160 / 3)
-    assert batch.counters() == {"decisions": 3, "broken_gangs": 0, "left_out": 0}  # with a choice
+    expected = dict.fromkeys(COUNTERS, 0) | {"decisions": 3}  # with a choice
+    assert batch.counters() == expected
 
 
 def test_equal_nodes_have_options_of_their_own_on_request():
@@ -118,7 +120,7 @@ def test_features_worked_by_hand():
     assert (part["gpus"], part["full"], part["throughput"]) == (1.0, 1.0, 1.0)
     assert part["run_time"] == pytest.approx(math.log(5) / 10)
     job = dict(zip(JOB_ROW_COLUMNS, found.jobs[1].tolist(), strict=True))
-    assert (job["rank"], job["first"], job["waits"], job["min_gpus"]) == (1 / 16, 0.0, 1.0, 1.5)
+    assert (job["rank"], job["first"], job["waits"], job["min_gpus"]) == (1 / 64, 0.0, 1.0, 1.5)
     assert found.cluster.tolist() == pytest.approx([math.log(3) / 5, 0, 1, 2 / 8, 0, 0])
     assert found.nodes[0].tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
@@ -143,17 +145,54 @@ def test_a_gang_that_nobody_can_complete_is_given_up():
     assert batch.time[0] == 90.0  # two nodes are left, of two GPUs and of one, and job 0 may run on both
 
 
+def may_wait(batch: OptionBatch) -> bool:
+    """Whether waiting is offered."""
+    return WAITING in listed(batch)
+
+
+@pytest.mark.parametrize(
+    ("idle", "offered"), [("allowed", [True, True]), ("limited", [True, False]), ("never", [False, False])]
+)
+def test_gpus_stay_free_only_as_long_as_the_rules_allow(idle, offered):
+    """Job 1 needs 100 s and comes at t = 1. At t = 2 and at t = 52 two more jobs come, for which there is no room."""
+    jobs = jobs_like((0, 2, 1000), (1, 1, 100), (2, 4, 4), (52, 4, 4))
+    batch = play_area(nodes(4), jobs, OptionRules(idle=idle))
+    choose(batch, (START, 0, 0, 2))
+    assert may_wait(batch) is (idle != "never")
+    if idle != "never":
+        for time, offer in zip((2.0, 52.0), offered, strict=True):
+            choose(batch, WAITING)
+            assert batch.time[0] == time
+            assert may_wait(batch) is offer
+    choose(batch, (START, 1, 0, 1))
+    assert batch.time[0] > 52.0, "one free GPU is of no use to the others"
+
+
+def test_lists_and_rounds_grow_with_the_cluster_and_the_queue():
+    """Job 0 needs more GPUs than are free once job 1 runs, and takes no candidate's place from then on."""
+    rules = OptionRules(num_candidates=2, candidates_per_node=1.5, max_decisions=5, decisions_per_gpu=4.0)
+    assert (rules.candidates(nodes(4)), rules.candidates(nodes(*[4] * 4))) == (2, 6)
+    assert (rules.decisions(nodes(1)), rules.decisions(nodes(4, 4))) == (5, 32)
+    batch = play_area(nodes(4), jobs_like((0, 4, 4), (0, 1, 100), (0, 1, 200), (0, 1, 300)), rules)
+    assert {job for _, job, *_ in listed(batch)} == {0, 1}
+    choose(batch, (START, 1, 0, 1))
+    assert {job for _, job, *_ in listed(batch)} == {-1, 2, 3}
+    choose(batch, (START, 2, 0, 1))
+    assert batch.counters()["full_lists"] == 1, "four candidates at the first decision, two places"
+
+
 def test_a_round_has_at_most_so_many_decisions():
     workload = jobs_like(*((0, 1, 10) for _ in range(6)))
-    batch = play_area(nodes(8), workload, OptionRules(max_decisions=4))
+    batch = play_area(nodes(8), workload, OptionRules(max_decisions=4, decisions_per_gpu=0.0))
     for _ in range(4):
         assert batch.time[0] == 0.0
         batch.step(np.array([len(listed(batch)) - 1]))
     assert batch.time[0] == 10.0
+    assert batch.counters()["full_rounds"] == 1
 
 
 def test_a_round_ends_after_a_gang_that_was_given_up_by_the_last_decision():
-    rules = OptionRules(max_decisions=1)
+    rules = OptionRules(max_decisions=1, decisions_per_gpu=0.0)
     batch = play_area(nodes(2, 1, 1), jobs_like((0, 3, 30), (0, 1, 90), (5, 1, 9)), rules, performance=TwoNodes())
     choose(batch, (START, 0, 0, 1))
     choose(batch, (JOIN, 0, 1, 1))
@@ -167,6 +206,8 @@ def test_a_round_ends_after_a_gang_that_was_given_up_by_the_last_decision():
         ({"queue_order": "lifo"}, "env.queue_order is 'lifo'; it must be one of shortest, fifo, least_service"),
         ({"max_decisions": 0}, "env.max_decisions is 0; it must be at least 1"),
         ({"candidates_per_node": -1.0}, "env.candidates_per_node is -1.0; it must be 0 or more"),
+        ({"idle": "sometimes"}, "env.idle is 'sometimes'; it must be one of allowed, limited, never"),
+        ({"patience": -0.5}, "env.patience is -0.5; it must be 0 or more"),
     ],
 )
 def test_wrong_rules_are_refused(setting, message):

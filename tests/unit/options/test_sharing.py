@@ -21,7 +21,7 @@ from tests.unit.options.test_reference import play
 from tests.unit.options.worlds import begun, listed, play_area, random_rules
 from tests.unit.simulation.test_sharing import Together
 
-CHUNK = 10
+CHUNK = 12
 
 
 @pytest.mark.parametrize("turn", TURNS)

@@ -23,11 +23,14 @@ def random_rules(rng: np.random.Generator, **fixed: object) -> OptionRules:
     rules = OptionRules(
         changes=("start", "resize", "move")[int(rng.integers(3))],
         num_candidates=int(rng.integers(1, 9)),
+        candidates_per_node=0.0,
         queue_order=("shortest", "fifo", "least_service")[int(rng.integers(3))],
         max_decisions=int(rng.integers(1, 12)),
+        decisions_per_gpu=0.0,
         distinct_nodes=bool(rng.random() < 0.7),
         turn=("auction", "turns")[int(rng.integers(2))],
         tune=bool(rng.random() < 0.5),
+        idle=("allowed", "limited", "never")[int(rng.integers(3))],
     )
     return replace(rules, **fixed)  # type: ignore[arg-type]
 

@@ -54,8 +54,7 @@ class JobPriority(OptionScorer):
             raise MurmurationError(f"network: column {unknown[0]!r} is unknown; there are: {', '.join(known)}")
         self.program = program
         for (group, names), part in zip(GROUPS.items(), self.parts, strict=True):
-            seen = [f"{group}.{name}" in columns for name in names]
-            mask = torch.tensor([*seen, *[False] * (len(part) - len(seen))], dtype=torch.float32)
+            mask = torch.tensor([f"{group}.{name}" in columns for name in names], dtype=part.dtype)
             self.register_buffer(f"sees_{group}", mask[:, None], persistent=False)
 
     def layers(self) -> list[torch.Tensor]:

@@ -96,7 +96,7 @@ class OptionSetup(Generic[S]):
     @property
     def spec(self) -> OptionSpec:
         """Sizes of the rows, for which networks are built."""
-        return OptionSpec.of(self.tasks[0].rules)
+        return OptionSpec()
 
     @property
     def num_pieces(self) -> int:
@@ -166,7 +166,7 @@ class OptionProblem:
     @property
     def spec(self) -> OptionSpec:
         """Sizes of the rows."""
-        return OptionSpec.of(self.worlds[0].rules)
+        return OptionSpec()
 
     def check(self) -> None:
         """Check a network like the one to be trained."""

@@ -29,8 +29,6 @@ RULES = np.dtype(
             ("distinct_nodes", np.int64),
             ("tune", np.int64),
             ("turn", np.int64),  # index into TURNS
-            ("beliefs", np.int64),
-            ("predictions", np.int64),
             ("share", np.int64),
             ("placing", np.int64),  # index into PLACINGS
             ("node_gpus", np.int64),  # GPUs of the largest node
@@ -39,6 +37,11 @@ RULES = np.dtype(
             ("decision", np.int64),  # options carried out so far
             ("gang", np.int64),  # a job that has fewer GPUs in the draft than it needs, -1 for none
             ("last_node", np.int64),  # the node whose turn was last, -1 for none; only where nodes take turns
+            ("active", np.int64),  # jobs in the system; the next four: see `envs.options.units`
+            ("time_unit", np.float64),
+            ("gpu_time_unit", np.float64),
+            ("age_unit", np.float64),
+            ("service_unit", np.float64),
             # The present decision.
             ("turn_of", np.int64),  # the node whose turn it is, -1 for none
             ("num_options", np.int64),
@@ -76,8 +79,8 @@ class KeptRows(NamedTuple):
         what, options, job_ids, jobs: copies of the fields of this name.
         row_of: int64[num_jobs], the row of each job in `jobs`, if `job_ids` confirms it.
         first_option: int64[num_rows + 1], the first option of each job; the last entry is the end.
-        option_before, job_before: int64[capacity] and int64[num_rows], the kept row that each row equals except in
-            `CHANGING_OPTION` and `CHANGING_JOB`; -1 for none.
+        option_before, job_before: int64[capacity] and int64[num_rows], the kept row that each row equals, except for
+            jobs in `CHANGING_JOB`; -1 for none.
         node_before: int64[num_nodes], the node if its row is the one before, else -1.
     """
 
@@ -140,7 +143,7 @@ def allocate_options(
         table: throughputs of the models that may be tuned.
         capacity: options of a decision, at most.
     """
-    spec, candidates = OptionSpec.of(rules), rules.candidates(setup.cluster)
+    spec, candidates = OptionSpec(), rules.candidates(setup.cluster)
     batch, nodes = state.nodes.shape
     rows = min(candidates + (1 + rules.share) * int(state.nodes["num_gpus"][0].sum()), state.jobs.shape[1])
     records = np.zeros((batch, 1), RULES)
@@ -151,8 +154,7 @@ def allocate_options(
     records["max_decisions"] = rules.decisions(setup.cluster)
     records["distinct_nodes"] = rules.distinct_nodes
     records["tune"] = rules.tune
-    for name in ("beliefs", "predictions", "share"):
-        records[name] = getattr(rules, name)
+    records["share"] = rules.shares(setup)
     records["turn"] = TURNS.index(rules.turn)
     records["placing"] = PLACINGS.index(rules.placing)
     records["node_gpus"] = state.nodes["num_gpus"][0].max()

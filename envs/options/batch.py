@@ -81,19 +81,10 @@ class OptionBatch(EpisodeBatch):
     ) -> None:
         super().__init__(setup, models, num_jobs, batch_size, reward, logging)
         self.rules = rules or OptionRules()
-        if self.rules.tune and self._blocks:
-            raise MurmurationError(
-                "env.rules.tune is true where throughputs are hidden or drawn: tunings of such jobs have no figures; "
-                "set env.rules.tune=false"
-            )
         if setup.scenario.sharing != "off" and self._blocks:
             raise MurmurationError(
                 f"scenario.sharing is {setup.scenario.sharing} where throughputs are hidden or drawn: here no such "
                 "jobs can share GPUs yet; train with scenario.sharing=off and evaluate the policy as a scheduler"
-            )
-        if self.rules.share and setup.scenario.sharing == "off":
-            raise MurmurationError(
-                "env.rules.share is true where jobs may not share GPUs; set it to false, or scenario.sharing=pairs"
             )
         self.num_candidates = self.rules.candidates(self.cluster)
         self._open = RepeatedKernel(kernels.open_round)
@@ -104,18 +95,13 @@ class OptionBatch(EpisodeBatch):
         if self.hidden:
             self.arrays = self.arrays._replace(doubt=self.hidden.doubt)
         if self.predicted:
-            self.predicted.quartiles = self.rules.predictions
+            self.predicted.quartiles = True
             self.arrays = self.arrays._replace(likely=self.predicted.left)
-        elif self.rules.predictions:
-            raise MurmurationError(
-                "env.rules.predictions is true where work is not predicted; set it to false, or "
-                "scenario.information.work=predicted"
-            )
 
     @property
     def spec(self) -> OptionSpec:
         """Sizes of the rows."""
-        return OptionSpec.of(self.rules)
+        return OptionSpec()
 
     @property
     def outcomes(self) -> IntArray:

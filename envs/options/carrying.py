@@ -2,18 +2,14 @@
 
 Within a round only drafts change. An option changes the draft of one job, and with it what the nodes hold on which the
 job is before or after. Every other row of a job, a node or an option is the same in the next decision, except for what
-depends on the place in the list or on the free GPUs of the cluster (`CHANGING_OPTION`, `CHANGING_JOB`).
+depends on the place in the list (`CHANGING_JOB`).
 
 The rows are equal to the bit to those that `write_features` writes anew.
 """
 
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
-from envs.options.columns import (
-    NODE_TYPE_THROUGHPUT,
-    OPTION_CLUSTER_FREE_AFTER,
-)
+from envs.options.columns import NODE_TYPE_THROUGHPUT
 from envs.options.features import (
-    cluster_free_after,
     compare_types,
     write_cluster,
     write_features,
@@ -155,5 +151,4 @@ def carry_features(a: OptionArrays) -> None:
             continue
         for c in range(a.options.shape[1]):
             a.options[option, c] = kept.options[before, c]
-        a.options[option, OPTION_CLUSTER_FREE_AFTER] = cluster_free_after(a, option)
     keep_rows(a)

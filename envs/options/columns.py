@@ -3,7 +3,11 @@
 The kernels, the reference implementation and `agents` index features by these names. No column depends on how many GPU
 types, nodes or jobs there are, so that a policy can be used on any cluster.
 
-Scaling: "log time" is log(1 + minutes) / 10, see `envs.episodes.candidates.log_minutes`. "/ node" is divided by the
+Rows of every world have all columns, and are 0 in those of a rule that the world does not have, so that one network
+serves all. No column has a unit: the same world with all times, all throughputs, or nodes and jobs multiplied looks the
+same.
+
+Scaling: "relative time" is a logarithm, see `envs.options.units`. "Doublings" are log2 / 4. "/ node" is divided by the
 GPUs of the largest node. "As a fraction" lies between 0 and 1. Ratios are limited to `RATIO_LIMIT`.
 """
 
@@ -32,10 +36,10 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune", "sha
     OPTION_EVICT,
     OPTION_GPUS,  # GPUs of the job; / node
     OPTION_GPUS_HERE,  # of these, on this node; / node
-    OPTION_GPUS_CHANGE,  # more GPUs for the job than it has in the draft; / node
-    OPTION_OF_REQUEST,  # GPUs of the job / those that it requested
-    OPTION_RUN_TIME,  # estimated time from now until the job is done, without contention; log time; 0 if unknown
-    OPTION_GPU_TIME,  # the same times its GPUs; log time
+    OPTION_GPUS_CHANGE,  # more GPUs for the job than it has in the draft / those that it requested
+    OPTION_OF_REQUEST,  # GPUs of the job over those that it requested; doublings; 0 for none
+    OPTION_RUN_TIME,  # estimated time from now until the job is done, without contention; relative; 0 if unknown
+    OPTION_GPU_TIME,  # the same times its GPUs; relative
     OPTION_TIME_SAVED,  # by how much a running job would be done earlier: OPTION_RUN_TIME now minus then
     OPTION_THROUGHPUT,  # of the job / that on the GPUs that it requested, of its fastest type
     OPTION_EFFICIENCY,  # throughput per GPU / that on the GPUs that it requested, of its fastest type
@@ -44,7 +48,7 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune", "sha
     OPTION_RESTART,  # its start or restart delay, as a fraction of that and its remaining time
     OPTION_FREE_AFTER,  # GPUs that remain free on the node; / node
     OPTION_FULL,  # 1 if none does
-    OPTION_CLUSTER_FREE_AFTER,  # GPUs that remain free in the cluster, as a fraction of all
+    OPTION_OF_FAIR_SHARE,  # x / (1 + x) for the GPUs of the job / GPUs of the cluster for each job in the system
     OPTION_CPU_SHORTAGE,  # these eight: what job and co-located jobs do to each other, see `envs.episodes.coupling`
     OPTION_CPU_HARM,
     OPTION_MEMORY_SHORTAGE,
@@ -53,65 +57,52 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune", "sha
     OPTION_STAGE_HARM,
     OPTION_LINK_SUFFERED,
     OPTION_LINK_HARM,
-    NUM_OPTION_COLUMNS,
-) = range(30)
-# Four more where jobs may be tuned.
-(
     OPTION_TUNE,  # 1 for this kind of option
-    OPTION_BATCH,  # log2(batch size / the usual one) / 4; 0 for the usual one
-    OPTION_CPUS,  # cores that the job may use / those that saturate it; 0 for as many as the world gives it
+    OPTION_BATCH,  # of a tuning: batch size over the usual one; doublings; 0 for the usual one
+    OPTION_CPUS,  # of a tuning: cores that the job may use / those that saturate it; 0 for what the world gives it
     OPTION_MEMORY,  # the same for memory
-    NUM_TUNED_OPTION_COLUMNS,
-) = range(NUM_OPTION_COLUMNS, NUM_OPTION_COLUMNS + 5)
-# Three more for beliefs; they take the place of those of tuning.
-(
     OPTION_DOUBT,  # standard deviation of the logarithm of the throughput that it would have; 0 if exact
     OPTION_DOUBT_CHANGE,  # by how much that is more than for the present placement of a job that runs
     OPTION_SAMPLES,  # log(1 + how often this throughput was measured) / 2
-    NUM_BELIEF_OPTION_COLUMNS,
-) = range(NUM_OPTION_COLUMNS, NUM_OPTION_COLUMNS + 4)
-# Five more for jobs that share GPUs, likewise; a job without a partner keeps all of its throughput.
-(
     OPTION_SHARE,  # 1 for this kind of option
-    OPTION_KEEPS,  # fraction of its throughput that the job keeps beside its partner, after it
-    OPTION_PARTNER_KEEPS,  # the same of the partner
+    OPTION_LOSES,  # fraction of its throughput that the job loses beside a partner on the same GPUs, after it
+    OPTION_PARTNER_LOSES,  # the same of the partner
     OPTION_PARTNER_TIME,  # the partner's JOB_REMAINING_TIME; 0 without a partner
     OPTION_PARTNER_REGAINS,  # fraction of its throughput that a present partner has more if the job leaves
-    NUM_SHARED_OPTION_COLUMNS,
-) = range(NUM_OPTION_COLUMNS, NUM_OPTION_COLUMNS + 6)
+    NUM_OPTION_COLUMNS,
+) = range(42)
 
 # A job that some option is about.
 (
     JOB_WAITS,  # 1 if it needs GPUs in the draft
     JOB_RUNS,  # 1 if it ran when the round began
     JOB_CHANGED,  # 1 if this round's draft has changed it
-    JOB_RANK,  # place in the queue / number of candidates; 0 for a job that does not wait
-    JOB_FIRST,  # 1 for the first in the queue
-    JOB_REMAINING_TIME,  # estimated, on the requested GPUs of the fastest type; log time; 0 if work is unknown
-    JOB_GPU_TIME,  # the same times these GPUs; log time
-    JOB_AGE,  # since submission; log time
-    JOB_ATTAINED_SERVICE,  # GPU-seconds received so far; log time
+    JOB_RANK,  # candidates before it in the queue, without its equals, as a fraction; 0 for a job that does not wait
+    JOB_FIRST,  # 1 if none is
+    JOB_REMAINING_TIME,  # estimated, on the requested GPUs of the fastest type; relative; 0 if work is unknown
+    JOB_GPU_TIME,  # the same times these GPUs; relative
+    JOB_AGE,  # since submission; relative to the mean of the jobs in the system
+    JOB_ATTAINED_SERVICE,  # GPU-seconds received so far; relative to this mean
     JOB_REQUESTED_GPUS,  # / node
-    JOB_MIN_GPUS,  # / node
-    JOB_MAX_GPUS,  # / node
-    JOB_GPUS,  # in the draft; / node
+    JOB_MIN_GPUS,  # / those that it requested
+    JOB_MAX_GPUS,  # over those that it requested; doublings
+    JOB_GPUS,  # in the draft, over those that it requested; doublings; 0 for none
     JOB_SPREAD,  # log2(1 + its nodes in the draft) / 3
-    JOB_RESTART_DELAY,  # log time
+    JOB_RESTART_DELAY,  # as a fraction of that and its remaining time, or if that is unknown its age
     JOB_CONTENTION,  # fraction of its throughput that it loses to co-located jobs now
     JOB_LACKS_CPUS,  # fraction of its throughput that it lacks for cores now
     JOB_LACKS_MEMORY,  # the same for memory
     JOB_EFFICIENCY,  # four columns: throughput per GPU on 1, 2, 4, 8 GPUs, see `envs.episodes.candidates`
 ) = range(19)
-NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
-# Three more where jobs may be tuned: as for options, in the draft.
-JOB_BATCH, JOB_CPUS, JOB_MEMORY, NUM_TUNED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 4)
-# Two more for beliefs, as for options: of the throughput on the GPUs that it requested, one node of its fastest type.
-JOB_DOUBT, JOB_SAMPLES, NUM_BELIEF_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
-# Two more for predicted work, likewise: JOB_REMAINING_TIME if little and if much of what is predicted is left, the
-# quarter and three quarters of the outcomes that the job has not outlived.
-JOB_TIME_LOW, JOB_TIME_HIGH, NUM_PREDICTED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
-# Two more for jobs that share GPUs: 1 for one that does in the draft, and what it keeps of its throughput there.
-JOB_SHARES, JOB_KEEPS, NUM_SHARED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
+NUM_SCALING_COLUMNS = 4
+# As of options, in the draft; doubt and samples of the throughput on the GPUs that it requested, one node of its
+# fastest type. Low and high: JOB_REMAINING_TIME if little and if much of what is predicted is left, the quarter and
+# three quarters of the outcomes that the job has not outlived; 0 where work is not predicted. JOB_SHARES: 1 if it has a
+# partner.
+JOB_BATCH, JOB_CPUS, JOB_MEMORY, JOB_DOUBT, JOB_SAMPLES, JOB_TIME_LOW, JOB_TIME_HIGH, JOB_SHARES, JOB_LOSES = range(
+    JOB_EFFICIENCY + NUM_SCALING_COLUMNS, JOB_EFFICIENCY + NUM_SCALING_COLUMNS + 9
+)
+NUM_JOB_COLUMNS = JOB_LOSES + 1
 
 # A node.
 (
@@ -128,36 +119,33 @@ JOB_SHARES, JOB_KEEPS, NUM_SHARED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_C
 
 # The cluster.
 (
-    CLUSTER_WAITING,  # log(1 + waiting jobs) / 5
-    CLUSTER_RUNNING,  # log(1 + jobs that ran when the round began) / 5
+    CLUSTER_WAITING,  # waiting jobs, as a fraction of those in the system
+    CLUSTER_RUNNING,  # jobs that ran when the round began / all GPUs
     CLUSTER_FREE,  # GPUs that no job holds in the draft, as a fraction of all
     CLUSTER_WAITING_PER_GPU,  # waiting jobs / all GPUs
     CLUSTER_DECISIONS,  # decisions taken in this round / the most that a round may have
     CLUSTER_GANG,  # 1 while a gang is being put together
+    CLUSTER_AGE,  # mean age of the jobs in the system; relative time; 0 if work is unknown
     NUM_CLUSTER_COLUMNS,
-) = range(7)
+) = range(8)
 
-# What changes in the rows of options and jobs that a decision does not concern, see `envs.options.carrying`.
-CHANGING_OPTION = (OPTION_CLUSTER_FREE_AFTER,)
+# What changes in the rows of jobs that a decision does not concern, see `envs.options.carrying`.
 CHANGING_JOB = (JOB_RANK, JOB_FIRST)
 
 OPTION_COLUMNS = (
     *(f"is_{name}" for name in ACTION_NAMES[:TUNE]),
     *("gpus", "gpus_here", "gpus_change", "of_request", "run_time", "gpu_time", "time_saved", "throughput"),
-    *("efficiency", "type_loss", "spread", "restart", "free_after", "full", "cluster_free_after"),
+    *("efficiency", "type_loss", "spread", "restart", "free_after", "full", "of_fair_share"),
     *("cpu_shortage", "cpu_harm", "memory_shortage", "memory_harm"),
     *("stage_suffered", "stage_harm", "link_suffered", "link_harm"),
+    *("is_tune", "batch", "cpus", "memory", "doubt", "doubt_change", "samples"),
+    *("is_share", "loses", "partner_loses", "partner_time", "partner_regains"),
 )
-TUNED_OPTION_COLUMNS = ("is_tune", "batch", "cpus", "memory")
-TUNED_JOB_COLUMNS = TUNED_OPTION_COLUMNS[1:]
-BELIEF_OPTION_COLUMNS = ("doubt", "doubt_change", "samples")
-BELIEF_JOB_COLUMNS = ("doubt", "samples")
-SHARED_OPTION_COLUMNS = ("is_share", "keeps", "partner_keeps", "partner_time", "partner_regains")
-SHARED_JOB_COLUMNS = ("shares", "keeps")
 JOB_ROW_COLUMNS = (
     *("waits", "runs", "changed", "rank", "first", "remaining_time", "gpu_time", "age", "attained_service"),
     *("requested_gpus", "min_gpus", "max_gpus", "gpus", "spread", "restart_delay", "contention"),
     *("lacks_cpus", "lacks_memory", "efficiency_1", "efficiency_2", "efficiency_4", "efficiency_8"),
+    *("batch", "cpus", "memory", "doubt", "samples", "time_low", "time_high", "shares", "loses"),
 )
 NODE_COLUMNS = ("free", "gpus", "jobs", "type_throughput", "cpu_demand", "memory_demand", "link_load", "down")
-CLUSTER_COLUMNS = ("waiting", "running", "free", "waiting_per_gpu", "decisions", "gang")
+CLUSTER_COLUMNS = ("waiting", "running", "free", "waiting_per_gpu", "decisions", "gang", "age")

@@ -143,7 +143,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
 
     @cached_property
     def _spaces(self) -> tuple[dict[str, spaces.Dict], dict[str, AgentSpace]]:
-        rows, spec = 1 + self.max_options, OptionSpec.of(self.rules)
+        rows, spec = 1 + self.max_options, OptionSpec()
         observation = {
             agent: spaces.Dict(
                 {

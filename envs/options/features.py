@@ -6,11 +6,12 @@ decision. Remaining work is used only where schedulers know it, and only as thei
 
 import numpy as np
 
-from envs.episodes.candidates import Features, estimated_time, fastest_type, log_minutes, scaling_efficiency
+from envs.episodes.candidates import Features, estimated_time, fastest_type, scaling_efficiency
 from envs.episodes.coupling import SUM_CPUS, SUM_LOAD, SUM_MEMORY, add_to_sums, write_coupling
 from envs.episodes.physics import delay_share, planned_traffic, spread_traffic, type_throughput
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import (
+    CLUSTER_AGE,
     CLUSTER_DECISIONS,
     CLUSTER_FREE,
     CLUSTER_GANG,
@@ -29,9 +30,9 @@ from envs.options.columns import (
     JOB_FIRST,
     JOB_GPU_TIME,
     JOB_GPUS,
-    JOB_KEEPS,
     JOB_LACKS_CPUS,
     JOB_LACKS_MEMORY,
+    JOB_LOSES,
     JOB_MAX_GPUS,
     JOB_MEMORY,
     JOB_MIN_GPUS,
@@ -54,9 +55,8 @@ from envs.options.columns import (
     NODE_LINK_LOAD,
     NODE_MEMORY_DEMAND,
     NODE_TYPE_THROUGHPUT,
-    NUM_JOB_COLUMNS,
+    NUM_SCALING_COLUMNS,
     OPTION_BATCH,
-    OPTION_CLUSTER_FREE_AFTER,
     OPTION_CPU_SHORTAGE,
     OPTION_CPUS,
     OPTION_DOUBT,
@@ -68,10 +68,11 @@ from envs.options.columns import (
     OPTION_GPUS,
     OPTION_GPUS_CHANGE,
     OPTION_GPUS_HERE,
-    OPTION_KEEPS,
+    OPTION_LOSES,
     OPTION_MEMORY,
+    OPTION_OF_FAIR_SHARE,
     OPTION_OF_REQUEST,
-    OPTION_PARTNER_KEEPS,
+    OPTION_PARTNER_LOSES,
     OPTION_PARTNER_REGAINS,
     OPTION_PARTNER_TIME,
     OPTION_RESTART,
@@ -89,7 +90,8 @@ from envs.options.columns import (
     WAIT,
 )
 from envs.options.listing import needs_gpus
-from envs.options.tuned import log_batch, named_level, throughput_when_tuned
+from envs.options.tuned import named_level, throughput_when_tuned
+from envs.options.units import doublings, relative
 from envs.simulation.compiled.jit import Records, leaf, part
 from envs.simulation.world.arrays import World
 from envs.simulation.world.job_throughput import combined_throughput, kept_beside, kept_beside_partner, level_of
@@ -106,17 +108,23 @@ def ratio(value: float, unit: float) -> float:
 
 @leaf
 def write_place(a: OptionArrays, row: int) -> None:
-    """Write the columns `CHANGING_JOB` of a job, which depend on its place in the list."""
+    """Write the columns `CHANGING_JOB` of a job, which depend on its place in the list: rows begin with `heads`."""
     candidates = a.rules[0].num_candidates
-    a.jobs[row, JOB_RANK] = row / len(a.heads) if row < candidates else 0.0
-    a.jobs[row, JOB_FIRST] = 1.0 if row == 0 and candidates > 0 else 0.0
+    a.jobs[row, JOB_RANK] = 0.0
+    a.jobs[row, JOB_FIRST] = 0.0
+    if row < candidates:
+        first = row
+        while first > 0 and a.keys[first - 1] == a.keys[row]:
+            first -= 1
+        a.jobs[row, JOB_RANK] = first / candidates
+        a.jobs[row, JOB_FIRST] = 1.0 if first == 0 else 0.0
 
 
 @leaf
 def write_job(a: OptionArrays, row: int) -> None:
     """Write the row of a job."""
     world, out = a.world, a.jobs[row]
-    job, episode, unit = world.jobs[a.job_ids[row]], world.episode[0], a.rules[0].node_gpus
+    job, episode, rules = world.jobs[a.job_ids[row]], world.episode[0], a.rules[0]
     is_waiting = needs_gpus(job)
     runs = job.status == RUNNING
     estimate = estimated_time(job, episode.time, world.reference) if episode.knows_work else 0.0
@@ -124,33 +132,33 @@ def write_job(a: OptionArrays, row: int) -> None:
     out[JOB_RUNS] = 1.0 if runs else 0.0
     out[JOB_CHANGED] = 1.0 if job.touched else 0.0
     write_place(a, row)
-    out[JOB_REMAINING_TIME] = log_minutes(estimate)
-    out[JOB_GPU_TIME] = log_minutes(estimate * job.num_gpus)
-    out[JOB_AGE] = log_minutes(episode.time - job.submit)
-    out[JOB_ATTAINED_SERVICE] = log_minutes(attained_service(job, episode.time))
-    out[JOB_REQUESTED_GPUS] = job.num_gpus / unit
-    out[JOB_MIN_GPUS] = job.min_gpus / unit
-    out[JOB_MAX_GPUS] = job.max_gpus / unit
-    out[JOB_GPUS] = job.gpus / unit
+    out[JOB_REMAINING_TIME] = relative(estimate, rules.time_unit)
+    out[JOB_GPU_TIME] = relative(estimate * job.num_gpus, rules.gpu_time_unit)
+    out[JOB_AGE] = relative(episode.time - job.submit, rules.age_unit)
+    out[JOB_ATTAINED_SERVICE] = relative(attained_service(job, episode.time), rules.service_unit)
+    out[JOB_REQUESTED_GPUS] = ratio(job.num_gpus, rules.node_gpus)
+    out[JOB_MIN_GPUS] = job.min_gpus / job.num_gpus
+    out[JOB_MAX_GPUS] = doublings(job.max_gpus, job.num_gpus)
+    out[JOB_GPUS] = doublings(job.gpus, job.num_gpus)
     out[JOB_SPREAD] = np.log2(1.0 + job.num_shares) / 3.0
-    out[JOB_RESTART_DELAY] = log_minutes(job.restart_delay)
+    out[JOB_RESTART_DELAY] = delay_share(
+        job.restart_delay, estimate if episode.knows_work else episode.time - job.submit
+    )
     out[JOB_CONTENTION] = 1.0 - job.throughput / job.alone if runs and job.alone > 0 else 0.0
     out[JOB_LACKS_CPUS] = 1.0 - job.fed_by_cpus if runs else 0.0
     out[JOB_LACKS_MEMORY] = 1.0 - job.fed_by_memory if runs else 0.0
     gpus = min(job.num_gpus, world.reference.shape[1] - 1)
     fastest = fastest_type(world, job, gpus)
-    scaling_efficiency(world, job, fastest, out[JOB_EFFICIENCY:NUM_JOB_COLUMNS])
-    if a.rules[0].beliefs:
-        out[JOB_DOUBT] = doubt_of(a, job, fastest, gpus, 1)
-        out[JOB_SAMPLES] = samples_of(a, job, fastest, gpus, 1)
-    if a.rules[0].predictions:
+    scaling_efficiency(world, job, fastest, out[JOB_EFFICIENCY : JOB_EFFICIENCY + NUM_SCALING_COLUMNS])
+    out[JOB_DOUBT] = doubt_of(a, job, fastest, gpus, 1)
+    out[JOB_SAMPLES] = samples_of(a, job, fastest, gpus, 1)
+    if len(a.likely) > 0:
         write_quantiles(a, row)
-    if a.rules[0].share:
-        out[JOB_SHARES] = 1.0 if job.partner >= 0 else 0.0
-        out[JOB_KEEPS] = kept_beside_partner(world, job)
-    if a.rules[0].tune:
+    out[JOB_SHARES] = 1.0 if job.partner >= 0 else 0.0
+    out[JOB_LOSES] = 1.0 - kept_beside_partner(world, job)
+    if len(a.tunings.parts) > 1:
         usual, saturating = a.tunings.usual[job.model], a.tunings.saturating[job.model]
-        out[JOB_BATCH] = log_batch(job.batch_size, usual[min(job.gpus, len(usual) - 1)])
+        out[JOB_BATCH] = doublings(job.batch_size, usual[min(job.gpus, len(usual) - 1)])
         out[JOB_CPUS] = named_level(world, job, saturating[0], False)
         out[JOB_MEMORY] = named_level(world, job, saturating[1], True)
 
@@ -162,7 +170,7 @@ def write_quantiles(a: OptionArrays, row: int) -> None:
     job = a.world.jobs[j]
     throughput = reference[job.model, min(job.num_gpus, reference.shape[1] - 1)]
     for k in range(a.likely.shape[1]):
-        out[JOB_TIME_LOW + k] = log_minutes(a.likely[j, k] / throughput) if throughput > 0 else 0.0
+        out[JOB_TIME_LOW + k] = relative(a.likely[j, k] / throughput, a.rules[0].time_unit) if throughput > 0 else 0.0
 
 
 @leaf
@@ -200,12 +208,13 @@ def write_node(a: OptionArrays, n: int) -> None:
 def write_cluster(a: OptionArrays) -> None:
     """Write the row of the cluster."""
     episode, rules, out = a.world.episode[0], a.rules[0], a.cluster
-    out[CLUSTER_WAITING] = np.log1p(rules.waiting) / 5.0
-    out[CLUSTER_RUNNING] = np.log1p(episode.num_running) / 5.0
+    out[CLUSTER_WAITING] = rules.waiting / max(rules.active, 1)
+    out[CLUSTER_RUNNING] = ratio(episode.num_running, episode.num_gpus)
     out[CLUSTER_FREE] = episode.num_free / episode.num_gpus
     out[CLUSTER_WAITING_PER_GPU] = ratio(rules.waiting, episode.num_gpus)
     out[CLUSTER_DECISIONS] = min(rules.decision / rules.max_decisions, 1.0)  # a gang may end after the last decision
     out[CLUSTER_GANG] = 1.0 if rules.gang >= 0 else 0.0
+    out[CLUSTER_AGE] = relative(rules.age_unit, rules.time_unit)
 
 
 @leaf
@@ -274,12 +283,12 @@ def write_throughput(a: OptionArrays, j: int, throughput: float, n: int, total: 
     delay = job.restart_delay if attained_service(job, episode.time) > 0 else job.start_delay
     if episode.knows_work == 0 or throughput <= 0:
         return
-    time = left / throughput
-    out[OPTION_RUN_TIME] = log_minutes(time)
-    out[OPTION_GPU_TIME] = log_minutes(time * total)
+    time, unit = left / throughput, a.rules[0].time_unit
+    out[OPTION_RUN_TIME] = relative(time, unit)
+    out[OPTION_GPU_TIME] = relative(time * total, a.rules[0].gpu_time_unit)
     out[OPTION_RESTART] = delay_share(delay, time)
     if job.status == RUNNING and job.touched == 0 and job.throughput > 0:
-        out[OPTION_TIME_SAVED] = log_minutes(left / job.throughput) - out[OPTION_RUN_TIME]
+        out[OPTION_TIME_SAVED] = relative(left / job.throughput, unit) - out[OPTION_RUN_TIME]
 
 
 @leaf
@@ -297,21 +306,11 @@ def job_gpus_after(a: OptionArrays, option: int) -> int:
 
 
 @leaf
-def cluster_free_after(a: OptionArrays, option: int) -> float:
-    """Return OPTION_CLUSTER_FREE_AFTER, the one column that depends on other drafts than those of its job and node."""
-    episode, free, action = a.world.episode[0], a.world.episode[0].num_free, a.what[option, OPTION_ACTION]
-    if action not in (WAIT, SHARE):
-        job = a.world.jobs[a.job_ids[a.what[option, OPTION_ROW]]]
-        free += (job.gpus if job.partner < 0 else 0) - job_gpus_after(a, option)
-    return float(free / episode.num_gpus)
-
-
-@leaf
 def write_tuning(a: OptionArrays, job: Records, tuning: int, out: Features) -> None:
     """Write what a tuning names."""
     parts, saturating = a.tunings.parts[tuning, job.model], a.tunings.saturating[job.model]
     size, usual = a.tunings.batch_size[tuning, job.model, job.gpus], a.tunings.usual[job.model, job.gpus]
-    out[OPTION_BATCH] = log_batch(size, usual)
+    out[OPTION_BATCH] = doublings(size, usual)
     out[OPTION_CPUS] = ratio(parts[0], saturating[0])
     out[OPTION_MEMORY] = ratio(parts[1], saturating[1])
 
@@ -347,7 +346,7 @@ def write_doubt(a: OptionArrays, job: Records, n: int, gpus: int, nodes: int, ou
 
 @leaf
 def write_sharing(a: OptionArrays, job: Records, action: int, owner: int, out: Features) -> None:
-    """Write what a job and its partner keep of their throughputs after an option, and what a present partner regains.
+    """Write what a job and its partner lose of their throughputs after an option, and what a present partner regains.
 
     Args:
         a: the episode.
@@ -357,18 +356,17 @@ def write_sharing(a: OptionArrays, job: Records, action: int, owner: int, out: F
         out: the option's row.
     """
     world, episode = a.world, a.world.episode[0]
-    out[OPTION_KEEPS] = 1.0
-    out[OPTION_PARTNER_KEEPS] = 1.0
     leaves = action in (MOVE, EVICT)
     if job.partner >= 0 and leaves:
         out[OPTION_PARTNER_REGAINS] = 1.0 - kept_beside_partner(world, world.jobs[job.partner])
     if action != SHARE and (leaves or job.partner < 0):
         return
     partner = world.jobs[owner if action == SHARE else job.partner]
-    out[OPTION_KEEPS] = kept_beside(world, job.model, partner.model, partner.first_share)
-    out[OPTION_PARTNER_KEEPS] = kept_beside(world, partner.model, job.model, partner.first_share)
+    out[OPTION_LOSES] = 1.0 - kept_beside(world, job.model, partner.model, partner.first_share)
+    out[OPTION_PARTNER_LOSES] = 1.0 - kept_beside(world, partner.model, job.model, partner.first_share)
     if episode.knows_work:
-        out[OPTION_PARTNER_TIME] = log_minutes(estimated_time(partner, episode.time, world.reference))
+        estimate = estimated_time(partner, episode.time, world.reference)
+        out[OPTION_PARTNER_TIME] = relative(estimate, a.rules[0].time_unit)
 
 
 @leaf
@@ -387,7 +385,6 @@ def write_option(a: OptionArrays, option: int) -> None:
     for i in range(len(out)):
         out[i] = 0.0
     out[flag_of(action)] = 1.0
-    out[OPTION_CLUSTER_FREE_AFTER] = cluster_free_after(a, option)
     if action == WAIT:
         return
     j = a.job_ids[a.what[option, OPTION_ROW]]
@@ -401,17 +398,18 @@ def write_option(a: OptionArrays, option: int) -> None:
     owner = 0
     if action == SHARE:
         owner, here = here, share_on(world, here, n)
-    if a.rules[0].share:
-        write_sharing(a, job, action, owner, out)
+    write_sharing(a, job, action, owner, out)
     count = job.num_shares + (1 if held == 0 else 0) - (1 if here == 0 else 0)
     if action == SHARE:
         count = world.jobs[owner].num_shares
     elif action in (MOVE, EVICT):
         count = 1 if action == MOVE else 0
-    out[OPTION_GPUS] = total / unit
+    out[OPTION_GPUS] = ratio(total, unit)
     out[OPTION_GPUS_HERE] = here / unit
-    out[OPTION_GPUS_CHANGE] = (total - job.gpus) / unit
-    out[OPTION_OF_REQUEST] = ratio(total, job.num_gpus)
+    out[OPTION_GPUS_CHANGE] = max(ratio(total - job.gpus, job.num_gpus), -RATIO_LIMIT)
+    out[OPTION_OF_REQUEST] = doublings(total, job.num_gpus)
+    fair_share = world.episode[0].num_gpus / max(a.rules[0].active, 1)
+    out[OPTION_OF_FAIR_SHARE] = total / (total + fair_share)
     out[OPTION_SPREAD] = np.log2(1.0 + count) / 3.0
     free = node.free if action == SHARE else node.free + (held if job.partner < 0 else 0) - here
     out[OPTION_FREE_AFTER] = free / unit
@@ -429,8 +427,7 @@ def write_option(a: OptionArrays, option: int) -> None:
     else:
         throughput = throughput_after(world, job, action, n, here, total, count)
     write_throughput(a, j, throughput, n, total, out)
-    if a.rules[0].beliefs:
-        write_doubt(a, job, n, total, count, out)
+    write_doubt(a, job, n, total, count, out)
     if here == 0:
         return
     others = n

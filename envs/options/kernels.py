@@ -14,6 +14,7 @@ from envs.options.columns import EVICT, MOVE, SHARE, TUNE, WAIT
 from envs.options.features import write_features
 from envs.options.listing import TAKES_TURNS, is_idle, list_options, needs_gpus
 from envs.options.tuned import tune_job
+from envs.options.units import measure_system
 from envs.simulation.compiled.jit import kernel, leaf, part
 from envs.simulation.world.clock import advance
 from envs.simulation.world.kernels import END, LOG_FULL, ROUND, settle
@@ -125,7 +126,8 @@ def share_gpus(a: OptionArrays, j: int, owner: int) -> None:
 
 @leaf
 def begin_round(a: OptionArrays) -> None:
-    """Forget what nodes have decided in the round before."""
+    """Forget what nodes have decided in the round before, and measure the system."""
+    measure_system(a)
     a.rules[0].decision = 0
     a.rules[0].last_node = -1
     for n in range(len(a.waited)):
@@ -209,5 +211,5 @@ def step_all(batch: OptionArrays, chosen: IntArray, outcomes: IntArray) -> None:
 
 
 def count_events(batch: OptionArrays, b: int) -> dict[str, int]:
-    """Return the `COUNTERS` of an episode: decisions, gangs that were given up, and how often each limit was reached."""
+    """Return the `COUNTERS` of an episode: decisions, gangs given up, and how often each limit was reached."""
     return {name: int(batch.rules[b, 0][name]) for name in COUNTERS}

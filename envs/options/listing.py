@@ -257,6 +257,7 @@ def list_owners(a: OptionArrays, row: int, job: Records) -> None:
                 owner.first_share == share
                 and owner.partner < 0
                 and not needs_gpus(owner)
+                and names_nothing(owner)
                 and job.min_gpus <= owner.gpus <= most_gpus(job)
                 and runs_beside(world, job, owner)
             ):
@@ -384,7 +385,7 @@ def list_changes(a: OptionArrays, j: int) -> None:
     if job.touched == 0 and changes >= ALLOWS_MOVE:
         list_moves(a, row, j)
     may_tune = changes >= ALLOWS_RESIZE if job.touched == 0 else names_nothing(job)
-    if a.rules[0].tune and may_tune:
+    if a.rules[0].tune and may_tune and alone:
         list_tunings(a, row, j)
 
 

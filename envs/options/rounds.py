@@ -52,7 +52,7 @@ class OptionRound:
             self._arrays = self._arrays._replace(world=world, tunings=tunings)
         if view.doubt is not None and view.doubt[0] is not self.arrays.doubt.spread:
             self._arrays = self.arrays._replace(doubt=Doubt(*view.doubt))
-        if self.rules.predictions:
+        if self._snapshot.setup.scenario.information.work == "predicted":
             jobs = np.concatenate((view.queued, view.running))
             likely = np.zeros((1, self._snapshot.state.jobs.shape[1], len(QUARTILES)))
             likely[0, jobs] = quantiles_left(view.likely_work(jobs))

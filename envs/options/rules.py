@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envs.episodes.candidates import QUEUE_ORDERS
+from envs.simulation import Setup
 from envs.types import ClusterSpec, MurmurationError
 
 CHANGES = ("start", "resize", "move")
@@ -23,11 +24,7 @@ class OptionRules:
             and join further nodes. "move": besides, running jobs are moved and evicted.
         tune: whether a job can be given another batch size, or a level of cores or memory, where the task lets
             schedulers choose them, see `envs.options.tuning`. Jobs that ran before only where they may be changed.
-        beliefs: whether rows have the spread of a throughput that is believed, and how often it was measured; for tasks
-            that hide throughputs (`information.throughput`).
-        predictions: whether rows of jobs have quantiles of the time that they still take; for tasks in which work is
-            predicted (`information.work`).
-        share: whether a waiting job can be placed beside another on the same GPUs, for tasks that let jobs share them
+        share: whether a waiting job can be placed beside another on the same GPUs, where the task lets jobs share them
             (`scenario.sharing`). A job that was evicted from GPUs that it shared waits for the next round.
         idle: whether GPUs may stay free though a waiting job could start on them, that is whether waiting is offered.
             "allowed": always. "never": not while a waiting job can start. "limited": not while one can start that was
@@ -59,8 +56,6 @@ class OptionRules:
 
     changes: Literal["start", "resize", "move"] = "start"
     tune: bool = False
-    beliefs: bool = False
-    predictions: bool = False
     share: bool = False
     idle: Literal["allowed", "limited", "never"] = "allowed"
     patience: float = 0.5
@@ -83,11 +78,6 @@ class OptionRules:
         ):
             if getattr(self, name) not in allowed:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
-        if self.tune + self.beliefs + self.share + self.predictions > 1:
-            raise MurmurationError(
-                f"env.tune is {self.tune}, env.beliefs {self.beliefs}, env.share {self.share}, env.predictions "
-                f"{self.predictions}; each adds columns in the same place, so one at most can be true"
-            )
         if self.placing == "best_fit" and (self.changes, self.turn, self.tune, self.share) != PLAIN:
             raise MurmurationError(
                 f"env.placing is best_fit with changes={self.changes}, turn={self.turn}, tune={self.tune}, "
@@ -99,6 +89,10 @@ class OptionRules:
         for name in ("patience", "candidates_per_node", "decisions_per_gpu"):
             if not getattr(self, name) >= 0:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be 0 or more")
+
+    def shares(self, setup: Setup) -> bool:
+        """Whether waiting jobs can be placed beside others in this world."""
+        return self.share and setup.scenario.sharing != "off"
 
     def candidates(self, cluster: ClusterSpec) -> int:
         """Return the waiting jobs that nodes can start on a cluster, at most."""

@@ -135,12 +135,6 @@ def throughput_when_tuned(a: OptionArrays, job: Records, tuning: int) -> float:
 
 
 @leaf
-def log_batch(size: int, usual: int) -> float:
-    """Return OPTION_BATCH of a batch size, 0 for none."""
-    return float(np.log2(size / usual) / 4.0) if size > 0 and usual > 0 else 0.0
-
-
-@leaf
 def named_level(world: World, job: Records, saturating: int, memory: bool) -> float:
     """Return JOB_CPUS or JOB_MEMORY: what a job's placement names on its first node, of what saturates its GPUs."""
     if job.named & (NAMED_MEMORY if memory else NAMED_CPUS) == 0 or job.first_share < 0 or saturating == 0:

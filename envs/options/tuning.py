@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from envs.options.rules import OptionRules
-from envs.performance import find_throughput, model_profile
+from envs.performance import DrawnModel, find_throughput, model_profile
 from envs.performance.batch_size import batch_sizes
 from envs.simulation import Setup, ThroughputTable
 from envs.simulation.compiled.by_reference import by_reference
@@ -69,8 +69,12 @@ def tuning_table(setup: Setup, table: ThroughputTable) -> TuningTable:
 
 
 def tunings_under(rules: OptionRules, setup: Setup, table: ThroughputTable) -> TuningTable:
-    """Return what jobs can be tuned to under these rules: nothing but what is usual where they tune no job."""
-    return tuning_table(setup, table) if rules.tune else _empty(table, 1)
+    """Return what jobs can be tuned to under these rules: nothing but what is usual where they tune no job.
+
+    Tunings have no figures where throughputs are hidden or drawn.
+    """
+    is_told = setup.scenario.information.throughput == "exact" and not isinstance(setup.performance, DrawnModel)
+    return tuning_table(setup, table) if rules.tune and is_told else _empty(table, 1)
 
 
 def _empty(table: ThroughputTable, count: int) -> TuningTable:

@@ -8,6 +8,7 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from envs.evaluation.compiling import CompilingColumn
+from envs.options import OptionRules, OptionSpec
 from envs.pictures.texts import TaskText, TextConsole
 from envs.registration import VECTOR_ENVS, make_batched
 from envs.scheduling import Scheduler
@@ -19,7 +20,7 @@ from murmuration.config.describe import compose_comparison
 from murmuration.config.inputs import RunInputs, build_inputs, build_schedulers, find_workloads, leave_out
 
 TASKS = ("shared-16", "plans-64", "adaptive-40", "unknown-64", "users-64", "sharing-64", "sharing-hidden-64")
-POLICIES = ("options-16", "bids-64", "maifs-16")
+POLICIES = ("bids-64",)
 NUM_JOBS = 8
 
 _Step = tuple[str, Callable[[], None]]
@@ -60,8 +61,18 @@ def _episodes(task: str) -> Iterator[_Step]:
         from murmuration.config.choices import find_shipped
         from murmuration.runs.policies import load_policy  # needs torch
 
-        schedulers |= {name: load_policy(find_shipped(name)) for name in POLICIES}
+        schedulers |= {name: load_policy(find_shipped(name)) for name in POLICIES} | _untrained()
     return ((f"{task} {name}", partial(_play, each, workload, inputs)) for name, each in schedulers.items())
+
+
+def _untrained() -> dict[str, Scheduler]:
+    """Return policies over options with random weights; one acts in compiled code, the other in torch."""
+    from agents.networks.option_attention import OptionAttention
+    from agents.networks.option_scorer import OptionScorer
+    from agents.policies.options.scheduler import OptionScheduler
+
+    rules = OptionRules(changes="move", idle="never")
+    return {each.__name__: OptionScheduler(each(OptionSpec()), rules) for each in (OptionScorer, OptionAttention)}
 
 
 def _play(scheduler: Scheduler, workload: Workload, inputs: RunInputs) -> None:

@@ -26,7 +26,7 @@ from agents.policies.options.scheduler import OptionScheduler
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError
 
-FACE, FORMAT = "options", 1
+FACE, FORMAT = "options", 2  # format 1 had other columns
 OPTION_NETWORKS = (
     "agents.networks.option_scorer.OptionScorer",
     "agents.networks.option_attention.OptionAttention",
@@ -78,7 +78,7 @@ class OptionCheckpoint:
             if (manifest.get("face"), manifest["format"]) != (FACE, FORMAT):
                 raise CheckpointError(
                     f"its face is {manifest.get('face')!r} in format {manifest['format']!r}; this version reads {FACE} "
-                    f"in format {FORMAT}, and no policies of the discrete environment that it replaces"
+                    f"in format {FORMAT}, whose rows have other columns"
                 )
             check_option_description(manifest, {*OPTION_NETWORKS, *networks})
             blueprint = Blueprint.from_dict(manifest["network"])
@@ -88,12 +88,12 @@ class OptionCheckpoint:
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
         with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
-            check_network_size(blueprint, OptionSpec.of(rules), weights)
-            network = blueprint.build(OptionSpec.of(rules))
+            check_network_size(blueprint, OptionSpec(), weights)
+            network = blueprint.build(OptionSpec())
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             network.load_state_dict(weights)
         try:
-            check_option_network(network, OptionSpec.of(rules))
+            check_option_network(network, OptionSpec())
         except NetworkError as error:
             raise CheckpointError(f"{folder}: {error}") from error
         return cls(network, blueprint, rules, notes)
@@ -108,11 +108,6 @@ class OptionCheckpoint:
         Raises:
             CheckpointError: the network of this checkpoint is another one.
         """
-        if OptionSpec.of(self.rules) != spec:
-            raise CheckpointError(
-                f"the policy was trained with env.rules.tune={str(self.rules.tune).lower()}, and its rows have other "
-                "columns than those of the run; set env.rules.tune to the same"
-            )
         weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         built = blueprint.build(spec).state_dict()
         if blueprint.target != self.blueprint.target or {name: value.shape for name, value in built.items()} != {

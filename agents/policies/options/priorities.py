@@ -39,7 +39,7 @@ class LearnedPriorities:
         if not self._round.begin(view):
             return np.zeros(0, np.int64), np.zeros(0)
         found = self._round.options()
-        count, spec = len(found.job_ids), OptionSpec.of(self.rules)
+        count, spec = len(found.job_ids), OptionSpec()
         options = torch.zeros(count + 1, spec.option_features)
         options[0, OPTION_WAIT] = 1.0
         options[1:, OPTION_START] = 1.0

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from envs.episodes.candidates import Features
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
-from envs.options.columns import CHANGING_JOB, CHANGING_OPTION
+from envs.options.columns import CHANGING_JOB
 from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import leaf
 from envs.types import IntArray
@@ -117,7 +117,7 @@ def carry_sums(a: OptionArrays, s: ScorerArrays, v: int) -> None:
     for option in range(a.rules[0].num_options):
         before = a.kept.option_before[option]
         if before < 0:
-            sum_row(a.options[option], s.options[v], CHANGING_OPTION, s.option_sums[0, option])
+            sum_row(a.options[option], s.options[v], (-1,), s.option_sums[0, option])
         else:
             for h in range(units):
                 s.option_sums[0, option, h] = s.option_sums[1, before, h]
@@ -147,8 +147,6 @@ def score_options(a: OptionArrays, s: ScorerArrays, v: int) -> None:
         row, n = a.what[option, OPTION_ROW], a.what[option, OPTION_NODE]
         for h in range(units):
             s.hidden[h] = s.common[h] + s.option_sums[0, option, h]
-        for i in CHANGING_OPTION:
-            add_column(a.options[option, i], s.options[v, i], s.hidden)
         if row >= 0:
             for h in range(units):
                 s.hidden[h] += s.job_sums[0, row, h] + s.node_sums[n, h]

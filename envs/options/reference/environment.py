@@ -47,6 +47,7 @@ class ReferenceOptions:
             self.ended = not self.simulator.advance()
             self.draft.begin()
             self.lister.begin()
+            self.observer.begin()
             self.decision = 0
             if self.ended or self._list():
                 return

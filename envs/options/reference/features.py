@@ -13,8 +13,6 @@ from envs.episodes.reference import Coupling
 from envs.episodes.reference.coupling import lacking
 from envs.options.columns import (
     ACTION_NAMES,
-    BELIEF_JOB_COLUMNS,
-    BELIEF_OPTION_COLUMNS,
     CLUSTER_COLUMNS,
     EVICT,
     JOB_ROW_COLUMNS,
@@ -23,11 +21,7 @@ from envs.options.columns import (
     OPTION_COLUMNS,
     RATIO_LIMIT,
     SHARE,
-    SHARED_JOB_COLUMNS,
-    SHARED_OPTION_COLUMNS,
     TUNE,
-    TUNED_JOB_COLUMNS,
-    TUNED_OPTION_COLUMNS,
     WAIT,
 )
 from envs.options.reference.changes import NOTHING, Option
@@ -40,14 +34,24 @@ from envs.types import JobId, NodeId, Placement
 FeatureRow = dict[str, float]
 
 
-def _log_minutes(seconds: float) -> float:
-    """Compress a time."""
-    return math.log1p(max(seconds, 0.0) / 60.0) / 10.0
+def _relative(value: float, unit: float) -> float:
+    """Return the logarithm of a value in some unit, below a hundredth of it no more; 0 without a unit."""
+    return math.log(max(value, 0.0) / unit + 0.01) / 5.0 if unit > 0 else 0.0
+
+
+def _doublings(value: float, unit: float) -> float:
+    """Return a quarter of the doublings from the unit to a value; 0 for nothing."""
+    return math.log2(value / unit) / 4.0 if value > 0 and unit > 0 else 0.0
 
 
 def _ratio(value: float, unit: float) -> float:
     """Return a quotient of at most RATIO_LIMIT; 0 where the unit is 0."""
     return min(value / unit, RATIO_LIMIT) if unit > 0 else 0.0
+
+
+def _delay_share(delay: float, time: float) -> float:
+    """Return a delay as a fraction of itself and a time."""
+    return delay / (delay + time) if delay > 0 else 0.0
 
 
 def array_of(rows: Sequence[FeatureRow], columns: Sequence[str]) -> Features:
@@ -71,6 +75,19 @@ class Observer:
         self.knows_work = self.engine.scenario.information.work != "none"
         self.unit = max(node.spec.num_gpus for node in self.draft.nodes)
 
+    def begin(self) -> None:
+        """Measure the jobs in the system at the beginning of a round."""
+        time, running = self.engine.time, self.engine.running()
+        active = [job for job in self.engine.active if job not in running] + running
+        self.num_active, self.units = len(active), dict.fromkeys(("time", "gpu_time", "age", "service"), 0.0)
+        left = [(self.lister.estimated_time(job), job.spec.num_gpus) for job in active] if self.knows_work else []
+        if known := [(estimate, gpus) for estimate, gpus in left if estimate > 0]:
+            self.units["time"] = math.exp(sum(math.log(estimate) for estimate, _ in known) / len(known))
+            self.units["gpu_time"] = math.exp(sum(math.log(estimate * gpus) for estimate, gpus in known) / len(known))
+        if active:
+            self.units["age"] = sum(time - job.spec.submit_time for job in active) / len(active)
+            self.units["service"] = sum(job.service_at(time) for job in active) / len(active)
+
     def _by_type(self) -> list[float]:
         """Throughput of each type on one GPU, as a fraction of the fastest, mean over the jobs with options."""
         single, found = self.table.consolidated()[:, :, 1].tolist(), [0.0] * len(self.engine.cluster.gpu_types)
@@ -84,12 +101,13 @@ class Observer:
         """float32[NUM_CLUSTER_COLUMNS]."""
         total, waiting = self.engine.cluster.num_gpus, len(self.draft.waiting())
         row = {
-            "waiting": math.log1p(waiting) / 5.0,
-            "running": math.log1p(len(self.engine.running())) / 5.0,
+            "waiting": waiting / max(self.num_active, 1),
+            "running": _ratio(len(self.engine.running()), total),
             "free": self.draft.num_free / total,
             "waiting_per_gpu": _ratio(waiting, total),
             "decisions": min(decision / self.rules.decisions(self.engine.cluster), 1.0),
             "gang": float(gang != NOTHING),
+            "age": _relative(self.units["age"], self.units["time"]),
         }
         found: Features = array_of([row], CLUSTER_COLUMNS)[0]
         return found
@@ -141,35 +159,31 @@ class Observer:
         return per_second * (nodes - 1) / nodes
 
     def jobs(self) -> Features:
-        """float32[num_rows, NUM_JOB_COLUMNS]."""
+        """float32[num_rows, NUM_JOB_COLUMNS]; nothing is hidden or predicted here."""
         rows = [self._job(self.draft.job(job), row) for row, job in enumerate(self.lister.rows)]
-        further = self._further(TUNED_JOB_COLUMNS, BELIEF_JOB_COLUMNS, SHARED_JOB_COLUMNS)
-        return array_of(rows, JOB_ROW_COLUMNS + further)
-
-    def _further(self, tuned: tuple[str, ...], believed: tuple[str, ...], shared: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the columns that the rules add; those of beliefs are 0, since nothing is hidden here."""
-        rules = self.rules
-        return tuned if rules.tune else believed if rules.beliefs else shared if rules.share else ()
+        return array_of(rows, JOB_ROW_COLUMNS)
 
     def _job(self, job: Job, row: int) -> FeatureRow:
         spec, time, is_running = job.spec, self.engine.time, self.draft.is_running(job.id)
-        left = self.lister.estimated_time(job) if self.knows_work else 0.0
+        left, units = self.lister.estimated_time(job) if self.knows_work else 0.0, self.units
+        waits, is_head = time - spec.submit_time, row < self.lister.num_candidates
+        rank = self.lister.rank(row) if is_head else 0.0
         return {
             "waits": float(self.draft.needs_gpus(job.id)),
             "runs": float(is_running),
             "changed": float(job.id in self.draft.changed),
-            "rank": row / self.lister.num_heads if row < self.lister.num_candidates else 0.0,
-            "first": float(row == 0 < self.lister.num_candidates),
-            "remaining_time": _log_minutes(left),
-            "gpu_time": _log_minutes(left * spec.num_gpus),
-            "age": _log_minutes(time - spec.submit_time),
-            "attained_service": _log_minutes(job.service_at(time)),
-            "requested_gpus": spec.num_gpus / self.unit,
-            "min_gpus": spec.min_gpus / self.unit,
-            "max_gpus": spec.max_gpus / self.unit,
-            "gpus": self.draft.gpus(job.id) / self.unit,
+            "rank": rank,
+            "first": float(is_head and rank == 0),
+            "remaining_time": _relative(left, units["time"]),
+            "gpu_time": _relative(left * spec.num_gpus, units["gpu_time"]),
+            "age": _relative(waits, units["age"]),
+            "attained_service": _relative(job.service_at(time), units["service"]),
+            "requested_gpus": _ratio(spec.num_gpus, self.unit),
+            "min_gpus": spec.min_gpus / spec.num_gpus,
+            "max_gpus": _doublings(spec.max_gpus, spec.num_gpus),
+            "gpus": _doublings(self.draft.gpus(job.id), spec.num_gpus),
             "spread": math.log2(1.0 + len(self.draft.held(job.id))) / 3.0,
-            "restart_delay": _log_minutes(job.restart_delay),
+            "restart_delay": _delay_share(job.restart_delay, left if self.knows_work else waits),
             "contention": 1.0 - job.throughput / job.alone if is_running and job.alone > 0 else 0.0,
             "lacks_cpus": 1.0 - job.cpu_factor if is_running else 0.0,
             "lacks_memory": 1.0 - job.memory_factor if is_running else 0.0,
@@ -179,31 +193,33 @@ class Observer:
         }
 
     def _shared(self, job: JobId) -> FeatureRow:
-        """Whether a job shares its GPUs, and what it keeps of its throughput."""
+        """Whether a job shares its GPUs, and what it loses of its throughput."""
         partner = self.draft.partner(job)
         if partner is None:
-            return {"keeps": 1.0}
-        return {"shares": 1.0, "keeps": self.draft.kept(job, partner, self.draft.held(job))}
+            return {}
+        return {"shares": 1.0, "loses": 1.0 - self.draft.kept(job, partner, self.draft.held(job))}
 
     def _sharing(self, option: Option, after: Mapping[NodeId, int]) -> FeatureRow:
-        """What a job and its partner keep of their throughputs after an option, and what a present one regains."""
-        draft, row = self.draft, {"keeps": 1.0, "partner_keeps": 1.0}
+        """What a job and its partner lose of their throughputs after an option, and what a present one regains."""
+        draft = self.draft
         partner = option.gpus if option.change == SHARE else draft.partner(option.job)
         if partner is None:
-            return row
+            return {}
         if option.change in (MOVE, EVICT):
-            return row | {"partner_regains": 1.0 - draft.kept(partner, option.job, draft.held(partner))}
-        row["keeps"] = draft.kept(option.job, partner, after)
-        row["partner_keeps"] = draft.kept(partner, option.job, after)
-        left = self.lister.estimated_time(draft.job(partner)) if self.knows_work else 0.0
-        return row | {"partner_time": _log_minutes(left)}
+            return {"partner_regains": 1.0 - draft.kept(partner, option.job, draft.held(partner))}
+        left = self.lister.estimated_time(draft.job(partner))
+        return {
+            "loses": 1.0 - draft.kept(option.job, partner, after),
+            "partner_loses": 1.0 - draft.kept(partner, option.job, after),
+            "partner_time": _relative(left, self.units["time"]) if self.knows_work else 0.0,
+        }
 
     def _named(self, job: Job, placement: Placement) -> FeatureRow:
         """Batch size, cores and memory that a placement names, as of columns of the job or of an option."""
         tunings, gpus = self.draft.tunings, min(placement.num_gpus, self.draft.tunings.usual.shape[1] - 1)
         usual, most = int(tunings.usual[job.model, gpus]), (tunings.saturating[job.model] / PARTS).tolist()
         first = min(placement.gpus)
-        row = {"batch": math.log2(placement.batch_size / usual) / 4.0 if placement.batch_size and usual else 0.0}
+        row = {"batch": _doublings(placement.batch_size or 0, usual)}
         for name, amounts, full in (("cpus", placement.cpus, most[0]), ("memory", placement.memory, most[1])):
             row[name] = amounts[first] / (placement.gpus[first] * full) if amounts is not None and full else 0.0
         return row
@@ -221,32 +237,31 @@ class Observer:
 
     def options(self, listed: Sequence[Option]) -> Features:
         """float32[num_options, NUM_OPTION_COLUMNS]."""
-        columns = OPTION_COLUMNS + self._further(TUNED_OPTION_COLUMNS, BELIEF_OPTION_COLUMNS, SHARED_OPTION_COLUMNS)
-        return array_of([self._option(option) for option in listed], columns)
+        return array_of([self._option(option) for option in listed], OPTION_COLUMNS)
 
     def _option(self, option: Option) -> FeatureRow:
-        flag, all_gpus = {f"is_{ACTION_NAMES[option.change]}": 1.0}, self.engine.cluster.num_gpus
+        flag = {f"is_{ACTION_NAMES[option.change]}": 1.0}
         if option.change == WAIT:
-            return {**flag, "cluster_free_after": self.draft.num_free / all_gpus}
+            return flag
         job, draft, after = self.draft.job(option.job), self.draft, self.draft.after(option)
         total, before, held = sum(after.values()), draft.gpus(option.job), draft.held(option.job).get(option.node, 0)
         here = held if option.change == TUNE else option.gpus
-        alone = draft.partner(option.job) is None
-        free, taken = draft.free(option.node) + (held if alone else 0) - here, (before if alone else 0) - total
+        free = draft.free(option.node) + (held if draft.partner(option.job) is None else 0) - here
         if option.change == SHARE:
-            here, free, taken = after[option.node], draft.free(option.node), 0
+            here, free = after[option.node], draft.free(option.node)
+        requested, fair_share = job.spec.num_gpus, self.engine.cluster.num_gpus / max(self.num_active, 1)
         row = (
             flag
             | self._sharing(option, after)
             | {
-                "gpus": total / self.unit,
+                "gpus": _ratio(total, self.unit),
                 "gpus_here": here / self.unit,
-                "gpus_change": (total - before) / self.unit,
-                "of_request": _ratio(total, job.spec.num_gpus),
+                "gpus_change": max(_ratio(total - before, requested), -RATIO_LIMIT),
+                "of_request": _doublings(total, requested),
                 "spread": math.log2(1.0 + len(after)) / 3.0,
                 "free_after": free / self.unit,
                 "full": float(free == 0),
-                "cluster_free_after": (draft.num_free + taken) / all_gpus,
+                "of_fair_share": total / (total + fair_share),
             }
         )
         if option.change == EVICT:
@@ -310,11 +325,13 @@ class Observer:
         left = job.remaining_at(self.engine.time) * job.estimate
         delay = job.restart_delay if job.service_at(self.engine.time) > 0 else job.start_delay
         time = left / throughput
-        row |= {"run_time": _log_minutes(time), "gpu_time": _log_minutes(time * total)}
-        row["restart"] = delay / (delay + time) if delay > 0 else 0.0
+        units = self.units
+        row |= {"run_time": _relative(time, units["time"]), "gpu_time": _relative(time * total, units["gpu_time"])}
+        row["restart"] = _delay_share(delay, time)
         if self.draft.is_running(job.id) and job.id not in self.draft.changed and job.throughput > 0:
             # As the kernel does, subtract the feature as it is stored.
-            row["time_saved"] = _log_minutes(left / job.throughput) - float(np.float32(row["run_time"]))
+            now = _relative(left / job.throughput, units["time"])
+            row["time_saved"] = now - float(np.float32(row["run_time"]))
         return row
 
     def _effects(self, job: Job, option: Option, here: int, total: int, count: int) -> FeatureRow:

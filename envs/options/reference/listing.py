@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
 from envs.options.reference.changes import NOTHING, Option, RoundChanges
@@ -32,6 +33,7 @@ class Lister:
 
     def __init__(self, draft: RoundChanges, rules: OptionRules) -> None:
         self.draft, self.rules = draft, rules
+        self.shares = rules.shares(draft.simulator.setup)
         self.num_heads = rules.candidates(draft.simulator.cluster)
         self.reference: list[list[float]] = draft.simulator.rules.table.reference().tolist()
         self.refused = set[JobId]()
@@ -89,10 +91,15 @@ class Lister:
         Jobs that may share GPUs need no free ones. Jobs that this round evicted from shared GPUs are left out.
         """
         waiting = [job for job in self.draft.waiting() if self.draft.job(job).partner is None]
-        if not self.rules.share:
+        if not self.shares:
             waiting = [job for job in waiting if self.draft.job(job).spec.min_gpus <= self.draft.num_free]
         self.beyond = max(len(waiting) - self.num_heads, 0)
         return sorted(waiting, key=lambda job: (self._key(self.draft.job(job)), job))[: self.num_heads]
+
+    def rank(self, row: int) -> float:
+        """Return the fraction of the candidates that come before one in queue order, without those of equal keys."""
+        keys = [self._key(self.draft.job(job)) for job in self.rows[: self.num_candidates]]
+        return keys.index(keys[row]) / len(keys)
 
     def _key(self, job: Job) -> float:
         time = self.draft.simulator.time
@@ -175,10 +182,12 @@ class Lister:
     def _shares(self, job: JobId) -> Iterator[Option]:
         """The jobs whose GPUs it can share, by their first nodes."""
         spec, draft = self.draft.job(job).spec, self.draft
-        for node in draft.nodes if self.rules.share else ():
+        for node in draft.nodes if self.shares else ():
             for owner in draft.jobs_on(node.id) if node.id not in self.waited else ():
                 held = draft.held(owner)
                 if min(held) != node.id or draft.partner(owner) is not None or draft.needs_gpus(owner):
+                    continue
+                if replace(draft.placement(owner), beside=None) != Placement(held):
                     continue
                 sized = spec.min_gpus <= draft.gpus(owner) <= spec.max_gpus
                 if sized and draft.runs(job, held) and draft.kept(job, owner, held) > 0:
@@ -213,11 +222,11 @@ class Lister:
         if not is_changed and self.rules.changes == "move":
             yield Option(EVICT, job, min(self.draft.held(job)), 0)
             yield from self._moves(job)
-        if self.rules.tune and job not in self.draft.tuned and (is_changed or may_change):
+        if self.rules.tune and alone and job not in self.draft.tuned and (is_changed or may_change):
             yield from self._tunings(job)
 
     def _tunings(self, job: JobId) -> Iterator[Option]:
-        draft, now = self.draft, self.draft.placement(job)
+        draft, now = self.draft, replace(self.draft.placement(job), beside=None)  # it may have lost a partner
         if now.num_gpus >= draft.tunings.batch_size.shape[2]:
             return
         plain = Placement(now.gpus)

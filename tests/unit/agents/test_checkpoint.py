@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -109,8 +110,8 @@ def test_a_description_that_is_not_even_text(saved):
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("format", 99, "in format 99; this version reads options in format 1"),
-        ("face", None, "its face is None in format 1"),
+        ("format", 99, "in format 99; this version reads options in format 2"),
+        ("face", None, "its face is None in format 2"),
         ("network", {"target": "agents.networks.Nobody", "options": {}}, "no network of this project"),
         ("network", {"options": {}}, "network.target is None"),
         ("network", {"target": "builtins.exec", "options": {}}, "no network of this project"),
@@ -130,7 +131,7 @@ def test_a_description_with_a_wrong_part(saved, key, value, said):
 def test_a_policy_of_the_former_discrete_environment_is_refused_in_words(saved):
     content = {"format": 4, "network": {"target": "agents.networks.AttentionPolicy", "options": {}}, "spec": {}}
     (saved / DESCRIPTION).write_text(json.dumps(content))
-    assert "no policies of the discrete environment that it replaces" in refused(saved, DESCRIPTION)
+    assert "its face is None in format 4; this version reads options in format 2" in refused(saved, DESCRIPTION)
 
 
 def test_weights_that_give_no_numbers_are_refused(saved):
@@ -167,11 +168,13 @@ def test_nothing_is_ever_unpickled(saved, tmp_path, monkeypatch):
     OptionCheckpoint.load(saved)
 
 
-def test_a_policy_that_tunes_comes_back_and_starts_no_other(tmp_path):
-    rules = OptionRules(tune=True)
-    OptionCheckpoint(BLUEPRINT.build(OptionSpec.of(rules)), BLUEPRINT, rules, {"seed": 1}).save(tmp_path / "policy")
-    loaded = OptionCheckpoint.load(tmp_path / "policy")
-    assert loaded.rules == rules
-    assert loaded.start_for(BLUEPRINT, OptionSpec.of(rules)).keys() == loaded.network.state_dict().keys()
-    with pytest.raises(CheckpointError, match="trained with env.rules.tune=true, .* set env.rules.tune to the same"):
-        loaded.start_for(BLUEPRINT, OptionSpec())
+def test_rules_that_were_saved_before_idle_waiting_could_be_forbidden_allow_it(saved):
+    text = json.loads((saved / DESCRIPTION).read_text())
+    del text["rules"]["idle"]
+    (saved / DESCRIPTION).write_text(json.dumps(text))
+    assert OptionCheckpoint.load(saved).rules.idle == "allowed"
+
+
+def test_policies_that_saw_other_columns_are_refused_in_one_line():
+    with pytest.raises(CheckpointError, match=r"face is 'options' in format 1; .* other columns\); .*train anew$"):
+        OptionCheckpoint.load(Path("checkpoints/options-16"))

@@ -1,14 +1,18 @@
 """What training begins with: the weights that `start=` names."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from agents.networks import Blueprint
 from agents.policies import BiddingCheckpoint
 from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.problems.bids import BidProblem
 from agents.terminal import ProgressListener
+from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError, MurmurationError
 from murmuration.config.building import build_object
 from murmuration.config.choices import CONF
@@ -66,6 +70,13 @@ def test_a_resumed_run_and_a_run_without_start_read_no_policy(tmp_path):
     assert read_start(described(config("start=missing")), problem(config()), tmp_path) is None
 
 
+def untrained(folder: Path) -> Path:
+    """The checkpoint of a policy over options with random weights, as `agent=options` builds it."""
+    blueprint = Blueprint("agents.networks.option_scorer.OptionScorer", {"hidden": 24})
+    OptionCheckpoint(blueprint.build(OptionSpec()), blueprint, OptionRules(changes="move"), {}).save(folder)
+    return folder
+
+
 def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
     folder = CONF.parent / "checkpoints" / "bids-mix"
     cfg = config(f"start={folder}", "agent.options.width=8")
@@ -75,7 +86,7 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
         read_start(described(config("start=missing")), problem(cfg), tmp_path)
     with pytest.raises(ChoiceError, match="bids-mix: is no policy that chooses options"):
         build_trainer(described(config("experiment=from_nothing", f"start={folder}")), tmp_path, ProgressListener())
-    options = CONF.parent / "checkpoints" / "options-16"
+    options = untrained(tmp_path / "options-16")
     with pytest.raises(ChoiceError, match="options-16: is no policy that bids"):
         read_start(described(config(f"start={options}")), problem(cfg), tmp_path)
     with pytest.raises(CheckpointError, match=r"options-16: the network to train is .*'hidden': 8.* choose the same"):
@@ -87,7 +98,7 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
 
 
 def test_a_policy_for_options_can_be_trained_further_on_another_task(tmp_path):
-    folder = CONF.parent / "checkpoints" / "options-16"
+    folder = untrained(tmp_path / "policy")
     options = ("experiment=from_nothing", "task=rigid-64", f"start={folder}", "++agent.options.reluctance=11")
     trainer = build_trainer(described(config(*options)), tmp_path, ProgressListener())
     expected = OptionCheckpoint.load(folder).network.state_dict()

@@ -88,7 +88,7 @@ def test_scheduler_and_environment_leave_one_log():
     starts = 0
     for seed in range(12):
         torch.manual_seed(seed)
-        network = OptionScorer(OptionSpec.of(RULES), output_scale=1.0, reluctance=0.0)
+        network = OptionScorer(OptionSpec(), output_scale=1.0, reluctance=0.0)
         log, result = both(without_chance(seed), network, RULES)
         assert log == result.log
         starts += len(log.events)

@@ -18,6 +18,7 @@ from envs.options.columns import (
     OPTION_DOUBT,
     OPTION_DOUBT_CHANGE,
     OPTION_SAMPLES,
+    TUNE,
     WAIT,
 )
 from envs.options.columns import OPTION_GPUS as GPUS
@@ -26,7 +27,7 @@ from envs.performance import DrawnModel
 from envs.scheduling import ClusterView
 from envs.simulation import Information, Scenario, Setup, SimulationView, Simulator, run_episode
 from envs.simulation.world.state import Status
-from envs.types import Allocation, Configuration, MurmurationError
+from envs.types import Allocation, Configuration
 from envs.workloads import SyntheticSource
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.options.worlds import random_rules
@@ -47,23 +48,22 @@ def hidden_world(seed: int) -> RandomWorld:
     return replace(world, setup=replace(world.setup, scenario=scenario, estimator=LinearGaussian()))
 
 
-def random_scorer(seed: int, rules: OptionRules) -> OptionScorer:
+def random_scorer(seed: int) -> OptionScorer:
     """A scorer with random weights."""
-    network = OptionScorer(OptionSpec.of(rules), hidden=8, reluctance=0.0)
+    network = OptionScorer(OptionSpec(), hidden=8, reluctance=0.0)
     rng = np.random.default_rng(seed)
     for parameter in network.parameters():
         parameter.data[:] = parameter.data.new_tensor(rng.normal(0.0, 0.3, tuple(parameter.shape)))
     return network
 
 
-@pytest.mark.parametrize("beliefs", [False, True])
-def test_scheduler_and_environment_leave_one_log(beliefs):
+def test_scheduler_and_environment_leave_one_log():
     """On beliefs that change from round to round, with the same samples of the same seed."""
     restarts = 0
     for seed in range(SEEDS):
         world, rng = hidden_world(seed), np.random.default_rng(seed)
-        rules = random_rules(rng, tune=False, beliefs=beliefs, changes=("start", "resize", "move")[seed % 3])
-        network = random_scorer(seed, rules)
+        rules = random_rules(rng, changes=("start", "resize", "move")[seed % 3])
+        network = random_scorer(seed)
         batch = OptionBatch(world.setup, world.workload.models, len(world.workload), rules=rules, logging=True)
         jct = Player(batch).play([world.workload], network, [world.seed], temperature=0.0)
         assert batch.hidden is not None
@@ -109,7 +109,7 @@ def test_drawn_episodes_of_one_batch_are_those_that_are_played_alone(information
         OptionRules(changes="move"),
         [source.episode(np.random.default_rng(i), "train") for i in range(3)],
     )
-    network = random_scorer(0, rules)
+    network = random_scorer(0)
     batch = OptionBatch(setup, source.models, source.num_jobs, 3, rules)
     together = Player(batch).play(workloads, network, [5, 6, 7])
     again = Player(batch).play(workloads, network, [5, 6, 7])
@@ -226,15 +226,17 @@ class Looker:
 
 def test_rows_of_beliefs_are_those_of_the_view():
     setup, source = drawn_world(Information(throughput="observed", sample_error=0.1, stated_error=0.5))
-    looker = Looker(OptionRules(changes="move", beliefs=True))
+    looker = Looker(OptionRules(changes="move"))
     run_episode(looker, Simulator(source.episode(np.random.default_rng(0), "train"), setup))
     assert looker.compared > 0
 
 
-def test_tunings_are_refused_where_throughputs_are_hidden_or_drawn():
-    for information in (Information(), Information(throughput="observed")):
-        setup, source = drawn_world(information)
-        with pytest.raises(MurmurationError, match=r"tune is true where throughputs are hidden or drawn"):
-            OptionBatch(setup, source.models, source.num_jobs, rules=OptionRules(tune=True))
-    with pytest.raises(MurmurationError, match=r"env\.tune is True, env\.beliefs True, env\.share False"):
-        OptionRules(tune=True, beliefs=True)
+@pytest.mark.parametrize("information", [Information(), Information(throughput="observed", sample_error=0.1)])
+def test_nothing_is_tuned_where_throughputs_are_hidden_or_drawn(information):
+    setup, source = drawn_world(information)
+    batch = OptionBatch(setup, source.models, source.num_jobs, rules=OptionRules(changes="move", tune=True))
+    batch.load(0, source.episode(np.random.default_rng(0), "train"), np.random.default_rng(0))
+    while not batch.ended[0]:
+        found = batch.options().what[:, 0]
+        assert TUNE not in found
+        batch.step(np.array([len(found) - 1]))

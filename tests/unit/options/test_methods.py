@@ -69,7 +69,7 @@ def mean_jct_after(method, iterations: int, reward=None) -> float:
     """Mean JCT over 24 validation workloads after so many iterations, in the mode in which a method learns."""
     problem = problem_of(small_task(num_jobs=20, reward=reward))
     problem.prepare(ValidationScope(24, None, 4), Quiet())
-    algorithm = method.start(problem, problem.build(1, None), 1)
+    algorithm = method.start(problem, problem.build(2, None), 2)
     for _ in range(iterations):
         algorithm.train()
     found = problem.validate(algorithm.network()).figures["small"]

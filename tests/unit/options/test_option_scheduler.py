@@ -61,7 +61,7 @@ def test_scheduler_and_environment_leave_one_log(changes):
         torch.manual_seed(seed)
         rules = random_rules(np.random.default_rng(seed), changes=changes)
         world = without_chance(seed)
-        log, result = both(world, OptionScorer(OptionSpec.of(rules), output_scale=1.0, reluctance=0.0), rules)
+        log, result = both(world, OptionScorer(OptionSpec(), output_scale=1.0, reluctance=0.0), rules)
         assert log == result.log, f"{world.name} {rules}"
         event_kinds.update(result.log.events["kind"].tolist())
     assert event_kinds[EventKind.START] > 5 * SEEDS

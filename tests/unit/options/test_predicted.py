@@ -8,12 +8,11 @@ import pytest
 from agents.policies.options.playing import Player
 from agents.policies.options.scheduler import OptionScheduler
 from baselines.parts.group_history import GroupHistory
-from envs.episodes.candidates import log_minutes
 from envs.options import OptionBatch, OptionRules
 from envs.options.columns import JOB_REMAINING_TIME, JOB_TIME_HIGH, JOB_TIME_LOW
+from envs.options.units import relative
 from envs.simulation import Information, Setup, Simulator, run_episode
 from envs.simulation.known.predictions import quantiles_left
-from envs.types import MurmurationError
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.options.test_hidden import random_scorer
 from tests.unit.options.worlds import random_rules
@@ -30,14 +29,13 @@ def predicted_world(seed: int) -> RandomWorld:
     return replace(world, setup=setup, workload=replace(world.workload, users=users))
 
 
-@pytest.mark.parametrize("predictions", [False, True])
-def test_scheduler_and_environment_leave_one_log(predictions):
+def test_scheduler_and_environment_leave_one_log():
     """What is predicted changes from round to round, and is the same for both."""
     restarts = 0
     for seed in range(SEEDS):
         world, rng = predicted_world(seed), np.random.default_rng(seed)
-        rules = random_rules(rng, tune=False, predictions=predictions, changes=("start", "resize", "move")[seed % 3])
-        network = random_scorer(seed, rules)
+        rules = random_rules(rng, changes=("start", "resize", "move")[seed % 3])
+        network = random_scorer(seed)
         batch = OptionBatch(world.setup, world.workload.models, len(world.workload), rules=rules, logging=True)
         Player(batch).play([world.workload], network, [world.seed], temperature=0.0)
         scenario = replace(world.setup.scenario, horizon=float(batch.state.episode["horizon"][0, 0]))
@@ -49,7 +47,7 @@ def test_scheduler_and_environment_leave_one_log(predictions):
 
 
 def test_a_copy_of_a_running_episode_goes_on_by_itself_and_ends_the_same():
-    world, rules = predicted_world(1), OptionRules(changes="move", predictions=True)
+    world, rules = predicted_world(1), OptionRules(changes="move")
     rng = np.random.default_rng(0)
     batches = [OptionBatch(world.setup, world.workload.models, len(world.workload), 2, rules) for _ in range(2)]
     first, second = batches
@@ -79,9 +77,7 @@ def test_quartiles_are_of_the_outcomes_that_are_left():
 def test_rows_have_the_quartiles_of_the_time_that_a_job_takes():
     """On two nodes: the mean lies between them or above, and what a job has done shortens them."""
     world, rng = predicted_world(3), np.random.default_rng(0)
-    batch = OptionBatch(
-        world.setup, world.workload.models, len(world.workload), rules=OptionRules(changes="move", predictions=True)
-    )
+    batch = OptionBatch(world.setup, world.workload.models, len(world.workload), rules=OptionRules(changes="move"))
     batch.load(0, world.workload, np.random.default_rng(0))
     compared = 0
     while not batch.ended[0]:
@@ -92,15 +88,10 @@ def test_rows_have_the_quartiles_of_the_time_that_a_job_takes():
                 samples = samples[~np.isnan(samples)]
                 scale = float(view.remaining_time(np.array([job]))[0]) / samples.mean()
                 low, high = (samples[int(share * (len(samples) - 1))] * scale for share in (0.25, 0.75))
-                assert found[JOB_TIME_LOW] == pytest.approx(log_minutes(low), rel=1e-5)
-                assert found[JOB_TIME_HIGH] == pytest.approx(log_minutes(high), rel=1e-5)
+                unit = batch.arrays.rules["time_unit"][0, 0]
+                assert found[JOB_TIME_LOW] == pytest.approx(relative(low, unit), rel=1e-5, abs=1e-6)
+                assert found[JOB_TIME_HIGH] == pytest.approx(relative(high, unit), rel=1e-5, abs=1e-6)
                 assert found[JOB_TIME_LOW] <= found[JOB_REMAINING_TIME]
                 compared += 1
         batch.step(np.array([int(rng.integers(len(options.what)))]))
     assert compared > 20
-
-
-def test_rows_of_predictions_are_refused_where_nothing_is_predicted():
-    world = random_world(0, plain=True)
-    with pytest.raises(MurmurationError, match=r"predictions is true where work is not predicted"):
-        OptionBatch(world.setup, world.workload.models, 5, rules=OptionRules(predictions=True))

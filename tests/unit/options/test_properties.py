@@ -26,16 +26,16 @@ from tests.unit.options.worlds import batch_of, draw, listed, random_rules
 SEEDS = st.integers(0, 10**6)
 STEPS = 40
 FRACTIONS = {
-    "option": (*OPTION_COLUMNS[:6], "type_loss", "restart", "full", "free_after", "cluster_free_after"),
-    "job": ("waits", "runs", "changed", "rank", "first", "contention", "lacks_cpus", "lacks_memory"),
+    "option": (*OPTION_COLUMNS[:6], "type_loss", "restart", "full", "free_after", "of_fair_share"),
+    "job": ("waits", "runs", "changed", "rank", "first", "min_gpus", "restart_delay", "lacks_cpus", "lacks_memory"),
     "node": ("free", "gpus", "jobs", "type_throughput", "down"),
-    "cluster": ("free", "decisions", "gang"),
+    "cluster": ("waiting", "free", "decisions", "gang"),
 }
 RATIOS = {
-    "option": ("of_request", "throughput", "efficiency"),
-    "job": (),
+    "option": ("gpus", "throughput", "efficiency"),
+    "job": ("requested_gpus",),
     "node": ("cpu_demand", "memory_demand", "link_load"),
-    "cluster": ("waiting_per_gpu",),
+    "cluster": ("running", "waiting_per_gpu"),
 }
 LOSSES = ("cpu_shortage", "cpu_harm", "memory_shortage", "memory_harm", "stage_suffered", "stage_harm")
 

@@ -96,7 +96,10 @@ def test_running_jobs_move_and_leave():
 
 
 def test_features_worked_by_hand():
-    """Job 0 takes two of the first node's four GPUs for a minute; job 1 waits as a gang of six."""
+    """Job 0 takes two of the first node's four GPUs for 60 s; job 1 waits as a gang of six, for 240 s.
+
+    A typical time of the two is 120 s, a typical GPU time 120 and 1,440 GPU-seconds.
+    """
     batch = play_area(nodes(4, 4), jobs_like((0, 2, 120), (0, 6, 1440)))
     found = batch.options()
     row = dict(zip(OPTION_COLUMNS, found.options[listed(batch).index((START, 0, 0, 2))].tolist(), strict=True))
@@ -104,24 +107,24 @@ def test_features_worked_by_hand():
         "is_start": 1,
         "gpus": 0.5,
         "gpus_here": 0.5,
-        "gpus_change": 0.5,
-        "of_request": 1,
-        "run_time": math.log(2) / 10,
-        "gpu_time": math.log(3) / 10,
+        "gpus_change": 1,
+        "of_fair_share": 2 / (2 + 4),
+        "run_time": math.log(60 / 120 + 0.01) / 5,
+        "gpu_time": math.log(math.sqrt(120 / 1440) + 0.01) / 5,
         "throughput": 1,
         "efficiency": 1,
         "spread": 1 / 3,
         "free_after": 0.5,
-        "cluster_free_after": 0.75,
     }
     assert {name: value for name, value in row.items() if value} == pytest.approx(expected)
     part = dict(zip(OPTION_COLUMNS, found.options[listed(batch).index((START, 1, 0, 4))].tolist(), strict=True))
     # Two more GPUs are missing, on one more node: all six take four minutes.
     assert (part["gpus"], part["full"], part["throughput"]) == (1.0, 1.0, 1.0)
-    assert part["run_time"] == pytest.approx(math.log(5) / 10)
+    assert part["run_time"] == pytest.approx(math.log(2.01) / 5)
+    assert part["of_request"] == pytest.approx(math.log2(4 / 6) / 4)
     job = dict(zip(JOB_ROW_COLUMNS, found.jobs[1].tolist(), strict=True))
-    assert (job["rank"], job["first"], job["waits"], job["min_gpus"]) == (1 / 64, 0.0, 1.0, 1.5)
-    assert found.cluster.tolist() == pytest.approx([math.log(3) / 5, 0, 1, 2 / 8, 0, 0])
+    assert (job["rank"], job["first"], job["waits"], job["min_gpus"]) == (0.5, 0.0, 1.0, 1.0)
+    assert found.cluster.tolist() == pytest.approx([1, 0, 1, 2 / 8, 0, 0, math.log(0.01) / 5])
     assert found.nodes[0].tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.options import OptionBatch, OptionRules, OptionSpec
+from envs.options import OptionBatch, OptionRules
 from envs.options.columns import (
     JOB_BATCH,
     JOB_CPUS,
@@ -127,8 +127,6 @@ def test_what_the_task_does_not_offer_is_no_option():
     batch = area(replace(CHOSEN, batch_sizes="usual"), 0.0, 0.0)
     choose(batch, (START, 0, 0, 1))
     assert tunings_of(batch, 0) == []
-    assert batch.options().options.shape[1] == OptionSpec.of(TUNING).option_features
-    assert OptionSpec.of(replace(TUNING, tune=False)) == OptionSpec()
 
 
 @settings(max_examples=30)

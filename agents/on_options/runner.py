@@ -62,12 +62,13 @@ class OptionRunner(PieceRunner):
         """
         self._network.load_state_dict(weights)
         found: dict[int, Group] = {}
-        num_tasks = len(self._setup.tasks)
-        together = [[number for number in numbers if number % num_tasks == index] for index in range(num_tasks)]
+        if self._setup.drawn:
+            self._players.clear()  # each world is played once
+        worlds = sorted({self._setup.world_of(number) for number in numbers})
+        together = [[number for number in numbers if self._setup.world_of(number) == world] for world in worlds]
         alone = [[number] for number in numbers]
         for batch in alone if isinstance(self._network, ActsCompiled) else together:
-            if batch:
-                found |= self._play_groups(iteration, batch)
+            found |= self._play_groups(iteration, batch)
         return found
 
     def _play_groups(self, iteration: int, numbers: Sequence[int]) -> dict[int, Group]:

@@ -19,6 +19,7 @@ from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Valida
 from agents.seeding import Phase, derive_seed
 from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
 from envs.episodes import Reward, TeamReward
+from envs.episodes.worlds import WorldDistribution
 from envs.evaluation.playing import workload_seed
 from envs.options import OptionBatch, OptionRules, OptionSpec
 from envs.simulation import Setup
@@ -74,11 +75,12 @@ class OptionSetup(Generic[S]):
     """Everything that the parts of a run share: a `PieceSetup` whose pieces are workloads.
 
     Attributes:
-        tasks: workloads are drawn from all of them in turn.
+        tasks: workloads are drawn from all of them in turn, unless worlds are drawn.
         blueprint: the network, which has a method `scores` from `Decisions` to scores of options.
         settings: parameters of the method.
         seed: seed of the run.
         start: weights by name with which training begins.
+        drawn: worlds of which each workload has one of its own, instead of the tasks; None for none.
     """
 
     tasks: tuple[OptionTask, ...]
@@ -86,12 +88,13 @@ class OptionSetup(Generic[S]):
     settings: S
     seed: int
     start: Mapping[str, Tensor]
+    drawn: WorldDistribution | None = None
 
     @classmethod
     def of(cls, problem: "OptionProblem", settings: S, network: nn.Module, seed: int) -> "OptionSetup[S]":
         """Return the setup of a run that begins with a network."""
         start = {name: value.detach().clone() for name, value in network.state_dict().items()}
-        return cls(problem.worlds, problem.blueprint, settings, seed, start)
+        return cls(problem.worlds, problem.blueprint, settings, seed, start, problem.drawn)
 
     @property
     def spec(self) -> OptionSpec:
@@ -118,10 +121,17 @@ class OptionSetup(Generic[S]):
         """Return the rules of an iteration."""
         return self.settings.adapt(self.tasks[0].rules, iteration)
 
+    def world_of(self, number: int) -> int:
+        """Return the number of the world in which the n-th workload of an iteration is played."""
+        return number if self.drawn else number % len(self.tasks)
+
     def draw(self, iteration: int, number: int) -> tuple[OptionTask, Workload, int]:
         """Return a task under the rules of an iteration, its n-th training workload there, and the seed of that."""
         task = self.tasks[number % len(self.tasks)].under(self.rules(iteration))
         seed = derive_seed(self.seed, Phase.SAMPLING, iteration, number)
+        if self.drawn:
+            name, setup, source = self.drawn.drawn(seed)
+            task = replace(task, name=name, setup=setup, source=source)
         return task, task.source.episode(np.random.default_rng(seed), "train"), seed
 
 
@@ -140,14 +150,17 @@ class OptionProblem:
     Args:
         tasks: training episodes are drawn from all of them in turn; all have the same rules.
         blueprint: the network.
+        drawn: worlds from which training episodes are drawn instead; tasks only validate.
     """
 
     face: ClassVar[str] = "options"
     network_methods: ClassVar[Mapping[str, str]] = {"scores": "score options"}
     advice: ClassVar[str] = "agent=options"
 
-    def __init__(self, tasks: Sequence[OptionTask], blueprint: Blueprint) -> None:
-        self.worlds, self.blueprint = tuple(tasks), blueprint
+    def __init__(
+        self, tasks: Sequence[OptionTask], blueprint: Blueprint, drawn: WorldDistribution | None = None
+    ) -> None:
+        self.worlds, self.blueprint, self.drawn = tuple(tasks), blueprint, drawn
         self.tasks = tuple(task.name for task in tasks)
         self._workloads: dict[str, list[Workload]] = {}
         self._players: dict[tuple[str, OptionRules], Player] = {}
@@ -259,7 +272,7 @@ class OptionProblem:
         figures: TaskFigures = notes.get("validation") or {}
         temperature = 0.0
         if figures:
-            totals = {mode: sum(own[mode] for own in figures.values()) for mode in MODES}
+            totals = {mode: sum(math.log(own[mode]) for own in figures.values()) for mode in MODES}
             temperature = MODES[min(totals, key=lambda mode: totals[mode])]
         rules = rules_of(network, self.worlds[0].rules)
         return OptionCheckpoint(network, self.blueprint, rules, {**notes, "temperature": temperature})

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches
+from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
 from envs.evaluation.job_time import share_job_time
 from envs.evaluation.plain_values import name_object, plain
 from envs.evaluation.plausible import refuse_below_bound
 from envs.evaluation.playing import Played, PlayedCallback, ProgressCallback, play_schedulers
+from envs.evaluation.said_of_runs import names_batches
 from envs.evaluation.spread import Spread
 from envs.metrics.bounds import Relaxation
 from envs.performance import efficiency_notes, throughput_sources

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -17,6 +16,7 @@ from envs.evaluation.failure import Failure
 from envs.evaluation.job_time import describe_job_time
 from envs.evaluation.names import find_name
 from envs.evaluation.plain_values import plain
+from envs.evaluation.said_of_runs import cut_short, describe_counts, names_batches
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
 from envs.metrics import Summary
 from envs.metrics.bounds import Relaxation
@@ -207,7 +207,7 @@ class Comparison:
             *self._how_to_read_bounds(),
             *LEGEND,
             *self._not_arrived(),
-            *self._counts(),
+            *describe_counts(self.runs),
             *(f"Cut short: {name}: {why}." for name, results in self.runs.items() for why in cut_short(results)),
             *describe_job_time(self.settings.get("job_time", {})),
             *(f"Note: {note}." for note in self.settings.get("notes", ())),
@@ -418,20 +418,6 @@ class Comparison:
             f"Jobs that the end of a run, such as the horizon, kept from arriving, and that no figure counts: {said}."
         ]
 
-    def _counts(self) -> list[str]:
-        """Say what schedulers have counted themselves, such as how often a limit of theirs was reached."""
-        found = {name: Counter[str]() for name in self.runs}
-        for name, results in self.runs.items():
-            for run in results:
-                found[name].update(run.counters if isinstance(run, RunResult) else {})
-        return [
-            f"Counted by {name}: "
-            + ", ".join(f"{each.replace('_', ' ')} {count:,}" for each, count in own.items())
-            + "."
-            for name, own in found.items()
-            if own
-        ]
-
     def _how_to_read_counts(self) -> list[str]:
         if not self.partial:
             return []
@@ -476,22 +462,6 @@ class Comparison:
         for column, summaries in enumerate(self.summaries.values()):
             means[: len(summaries), column] = [getattr(summary, metric) for summary in summaries]
         return means
-
-
-def cut_short(results: Sequence[RunResult | EpisodeFigures]) -> list[str]:
-    """Return what is to be said of the runs that ended without all jobs done, before the horizon."""
-    found = [result.why_cut_short for result in results if isinstance(result, RunResult)]
-    return [why for why in found if why]
-
-
-def names_batches(runs: Mapping[str, Sequence[RunResult | EpisodeFigures]]) -> list[str]:
-    """Return the schedulers that chose a batch size in any of their runs, in order."""
-    return [name for name, results in runs.items() if any(map(chose_batches, results))]
-
-
-def chose_batches(run: RunResult | EpisodeFigures) -> bool:
-    """Return whether the scheduler chose a batch size in a run."""
-    return run.chose_batches if isinstance(run, EpisodeFigures) else bool((run.log.events["batch_size"] > 0).any())
 
 
 def overall(summaries: Sequence[Summary]) -> dict[str, float]:

@@ -108,6 +108,7 @@ def describe_problem(cfg: DictConfig) -> ProblemSpec:
         as_component(cfg.predictor) if cfg.get("predictor") else None,
         cfg.seed,
         build_object(as_component(cfg.task), Task) if cfg.get("task") else None,
+        as_component(cfg.world) if cfg.get("world") else None,
     )
 
 

@@ -50,6 +50,7 @@ class ProblemSpec:
     predictor: Component | None
     seed: int  # not negative
     task: Task | None
+    world: Component | None = None  # a distribution of worlds, in place of the others
 
     @property
     def hashed(self) -> dict[str, Any]:

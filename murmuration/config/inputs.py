@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from envs.episodes.worlds import WorldDistribution
 from envs.evaluation.task import Task, hash_problem
 from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler, ThroughputEstimator, WorkPredictor
@@ -38,6 +39,9 @@ def build_inputs(problem: ProblemSpec) -> RunInputs:
     on_first_compilation(
         lambda: print("compiling, once after an installation: ten seconds to some minutes", flush=True)
     )
+    if problem.world:
+        _, setup, source = find_worlds(problem).world()
+        return RunInputs(setup, source, problem.seed)
     setup = Setup(
         build_object(problem.cluster, ClusterSpec),
         build_object(problem.performance, PerformanceModel),
@@ -49,6 +53,19 @@ def build_inputs(problem: ProblemSpec) -> RunInputs:
     if setup.scenario.information.work == "predicted":
         train_predictor(setup, source)
     return RunInputs(setup, source, problem.seed)
+
+
+def find_worlds(problem: ProblemSpec) -> WorldDistribution:
+    """Return the distribution of worlds that a problem names.
+
+    Raises:
+        ChoiceError: it names a task too.
+    """
+    assert problem.world is not None, "a problem with a distribution"
+    if problem.task is not None:
+        raise ChoiceError(f"world: is chosen beside task={problem.task.name}, which has no drawn worlds; set task=none")
+    found: WorldDistribution = build_object(problem.world, WorldDistribution)
+    return found
 
 
 def build_schedulers(components: Mapping[str, Component]) -> dict[str, Scheduler]:

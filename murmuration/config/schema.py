@@ -40,6 +40,7 @@ GROUPS = (
     ConfigGroup("performance", required=True, setup=True),
     ConfigGroup("estimator", setup=True),
     ConfigGroup("predictor", setup=True),
+    ConfigGroup("world", setup=True),
     *(ConfigGroup(name) for name in ("agent", "env", "trainer", "market")),
     ConfigGroup("experiment", alone=False),
     *(ConfigGroup(name, alone=False, of_scenario=True) for name in ("contention", "failures", "reconfiguration")),

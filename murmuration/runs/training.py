@@ -30,7 +30,7 @@ from envs.types import CheckpointError
 from murmuration.config.building import Component, build_object
 from murmuration.config.descriptions import SeedRun
 from murmuration.config.errors import ChoiceError
-from murmuration.config.inputs import RunInputs, build_inputs, build_schedulers
+from murmuration.config.inputs import RunInputs, build_inputs, build_schedulers, find_worlds
 from murmuration.config.provenance import add_provenance, checkpoint_hashes, trace_hashes
 from murmuration.config.recall import find_folder
 
@@ -74,6 +74,8 @@ def bid_problem(
     """
     if run.market is None:
         raise ChoiceError("market: policies that bid need one; choose a file of conf/market, such as market=fifo")
+    if run.problem.world:
+        raise ChoiceError("world: only policies over options are trained in drawn worlds (env=options); leave it empty")
     tasks, market = build_tasks(run), build_object(run.market, Market)
     inputs = next(iter(tasks.values()))
     hashes = [trace_hashes(each.source) for each in tasks.values()]
@@ -97,7 +99,8 @@ def option_problem(
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     made = [OptionTask(name, each.setup, each.source, env.rules, env.reward) for name, each in tasks.items()]
-    problem = OptionProblem(made, build_object(run.agent, Blueprint))
+    worlds = find_worlds(run.problem) if run.problem.world else None
+    problem = OptionProblem(made, build_object(run.agent, Blueprint), worlds)
     check_pairing(settings.method, problem)
     if settings.objective is not None:
         raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
@@ -105,7 +108,19 @@ def option_problem(
 
 
 def build_tasks(run: SeedRun) -> dict[str, RunInputs]:
-    """Return what each task needs to run by name: the run's own task, then the further ones."""
+    """Return what each task needs to run by name: the run's own task, then the further ones.
+
+    With a distribution of worlds, these are the worlds of validation.
+
+    Raises:
+        ChoiceError: there are further tasks beside drawn worlds.
+    """
+    if run.problem.world:
+        if run.further:
+            raise ChoiceError("tasks: training in drawn worlds has no further tasks; leave it empty, or world")
+        worlds = find_worlds(run.problem)
+        drawn = [worlds.world(number) for number in worlds.validation]
+        return {each.name: RunInputs(each.setup, each.source, run.problem.seed) for each in drawn}
     tasks = {run.problem.task.name if run.problem.task else "workload": build_inputs(run.problem)}
     for name, problem in run.further:
         tasks[name if name not in tasks else f"{name}-{len(tasks)}"] = build_inputs(problem)

@@ -154,6 +154,8 @@ class OptionEvolutionRunner(PieceRunner):
     def play(self, weights: Mapping[str, Tensor], iteration: int, numbers: Sequence[int]) -> dict[int, WorkloadScores]:
         """Play workloads with all variants."""
         self._network.load_state_dict(weights)
+        if self._setup.drawn:
+            self._players.clear()  # each world is played once
         variants = draw_variants(self._setup, self._network, iteration)
         network = self._setup.build()
         found = {number: ([], []) for number in numbers}  # type: dict[int, tuple[list[float], list[float]]]

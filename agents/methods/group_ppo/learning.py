@@ -122,9 +122,9 @@ class GroupLearner(OptionLearner):
         return found | {"learner/advantage_spread": spread, "learner/lr": settings.learning_rate(iteration)}
 
     def _task_of(self, played: Mapping[int, Group]) -> IntArray:
-        """Return int64[D], the task of each decision."""
-        tasks = len(self._setup.tasks)
-        return np.concatenate([np.full(played[i].lesson.num_decisions, i % tasks) for i in sorted(played)])
+        """Return int64[D], the world of each decision."""
+        setup = self._setup
+        return np.concatenate([np.full(played[i].lesson.num_decisions, setup.world_of(i)) for i in sorted(played)])
 
     def _judged(self, joined: Group, rows: Rows, iteration: int) -> tuple[Lesson, FloatArray, dict[str, float]]:
         """Return the lesson with its final advantages, what the critic should have said, and figures."""

@@ -10,10 +10,12 @@ import torch
 from agents.methods.group_ppo import GroupPPOSettings
 from agents.networks import Blueprint
 from agents.policies.options.checkpoint import OptionCheckpoint
-from agents.problems.options import OptionProblem, OptionTask
+from agents.problems.options import OptionProblem, OptionSetup, OptionTask
 from agents.training import STATE, STATES, Trainer, TrainingSettings
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
+from envs.episodes.worlds import WorldDistribution
+from envs.options import OptionRules
 from envs.types import CheckpointError, MurmurationError
 from tests.unit.options.tasks import small_task
 
@@ -89,6 +91,20 @@ def test_training_draws_from_several_tasks(tmp_path):
     tasks = [dataclasses.replace(small_task("move", num_nodes=nodes), name=f"nodes-{nodes}") for nodes in (2, 3)]
     state, _ = train(tmp_path, problem=problem_of(*tasks))
     assert set(state.latest) == {"nodes-2", "nodes-3"}
+
+
+def test_each_workload_is_played_in_a_world_of_its_own(tmp_path):
+    worlds = WorldDistribution(nodes=(2, 3), gpus_of_node=(2, 4), largest=4, validation=(0, 1), test=())
+    tasks = [OptionTask(*worlds.world(number), OptionRules(changes="move")) for number in worlds.validation]
+    problem = OptionProblem(tasks, BLUEPRINT, worlds)
+    setup = OptionSetup.of(problem, METHOD, problem.build(0, None), 1)
+    drawn = [setup.draw(iteration, number) for iteration in range(2) for number in range(4)]
+    assert len({task.name for task, *_ in drawn}) == 8
+    assert {task.rules for task, *_ in drawn} == {OptionRules(changes="start")}, "in the first half of the run"
+    assert [setup.world_of(number) for number in range(4)] == [0, 1, 2, 3]
+    state, _ = train(tmp_path, SETTINGS, problem, fifo=Fifo)
+    assert sorted(map(int, state.validation)) == [0, 2, 4]
+    assert OptionCheckpoint.load(tmp_path / "checkpoints" / "best").notes["tasks"] == ["world-0", "world-1"]
 
 
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):

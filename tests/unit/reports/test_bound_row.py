@@ -10,7 +10,8 @@ import scipy.optimize
 
 from baselines import Fifo, Srtf, Starling
 from envs.evaluation import Comparison, compare_schedulers
-from envs.evaluation.comparison import ANY_BATCH, BOUND, names_batches
+from envs.evaluation.comparison import ANY_BATCH, BOUND
+from envs.evaluation.said_of_runs import names_batches
 from envs.metrics.bounds import Relaxation
 from envs.performance import IdealModel, default_model
 from envs.pictures.texts import TextConsole

@@ -1,0 +1,36 @@
+"""What captions say of runs: which ended early, what schedulers counted, and which chose batch sizes."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from envs.evaluation.episode import EpisodeFigures
+from envs.simulation import RunResult
+
+
+def describe_counts(runs: Mapping[str, Sequence[RunResult | EpisodeFigures]]) -> list[str]:
+    """Say what each scheduler has counted itself, such as how often a limit of its was reached."""
+    found = {name: Counter[str]() for name in runs}
+    for name, results in runs.items():
+        for run in results:
+            found[name].update(run.counters if isinstance(run, RunResult) else {})
+    return [
+        f"Counted by {name}: " + ", ".join(f"{each.replace('_', ' ')} {count:,}" for each, count in own.items()) + "."
+        for name, own in found.items()
+        if own
+    ]
+
+
+def cut_short(results: Sequence[RunResult | EpisodeFigures]) -> list[str]:
+    """Return what is to be said of the runs that ended without all jobs done, before the horizon."""
+    found = [result.why_cut_short for result in results if isinstance(result, RunResult)]
+    return [why for why in found if why]
+
+
+def names_batches(runs: Mapping[str, Sequence[RunResult | EpisodeFigures]]) -> list[str]:
+    """Return the schedulers that chose a batch size in any of their runs, in order."""
+    return [name for name, results in runs.items() if any(map(chose_batches, results))]
+
+
+def chose_batches(run: RunResult | EpisodeFigures) -> bool:
+    """Return whether the scheduler chose a batch size in a run."""
+    return run.chose_batches if isinstance(run, EpisodeFigures) else bool((run.log.events["batch_size"] > 0).any())

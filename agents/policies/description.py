@@ -28,6 +28,7 @@ NO_DESCRIPTION, NO_WEIGHTS = "is not a policy description", "does not contain th
 LARGEST_FILE = 1_000_000  # bytes
 LARGEST: Mapping[str, int] = {  # of the numbers in `rules`
     "num_candidates": 100_000,
+    "max_starts": 1_000_000,
     "max_decisions": 1_000_000,
     "decisions_per_gpu": 1_000_000,
     "patience": 1_000_000,

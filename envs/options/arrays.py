@@ -25,6 +25,7 @@ RULES = np.dtype(
             ("idle", np.int64),  # index into IDLE
             ("patience", np.float64),
             ("queue_order", np.int64),  # index into QUEUE_ORDERS
+            ("max_starts", np.int64),
             ("max_decisions", np.int64),
             ("distinct_nodes", np.int64),
             ("tune", np.int64),
@@ -74,7 +75,8 @@ class KeptRows(NamedTuple):
     Part of the workspace: whichever decision wrote rows last is the one before.
 
     Attributes:
-        clock: int64[4]: changes of drafts so far; their number when rows were kept; whether any are; rows of jobs kept.
+        clock: int64[5]: changes of drafts so far; their number when rows were kept; whether any are; rows of jobs kept;
+            which half of what others keep beside rows is that of the present decision.
         changed_jobs, changed_nodes: int64[num_jobs] and int64[num_nodes], the number of the last change of each.
         what, options, job_ids, jobs: copies of the fields of this name.
         row_of: int64[num_jobs], the row of each job in `jobs`, if `job_ids` confirms it.
@@ -151,6 +153,7 @@ def allocate_options(
     records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
     records["idle"] = IDLE.index(rules.idle)
     records["patience"] = rules.patience
+    records["max_starts"] = rules.max_starts
     records["max_decisions"] = rules.decisions(setup.cluster)
     records["distinct_nodes"] = rules.distinct_nodes
     records["tune"] = rules.tune
@@ -193,7 +196,7 @@ def no_doubt() -> Doubt:
 
 def _no_rows(num_jobs: int, num_nodes: int, capacity: int, rows: int, spec: OptionSpec) -> KeptRows:
     return KeptRows(
-        clock=np.zeros(4, np.int64),
+        clock=np.zeros(5, np.int64),
         changed_jobs=np.zeros(num_jobs, np.int64),
         changed_nodes=np.zeros(num_nodes, np.int64),
         what=np.zeros((capacity, OPTION_AMOUNT + 1), np.int64),

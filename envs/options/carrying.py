@@ -20,7 +20,7 @@ from envs.options.features import (
 )
 from envs.simulation.compiled.jit import leaf, part
 
-CHANGES, KEPT_AT, ARE_KEPT, KEPT_JOBS = range(4)  # of `KeptRows.clock`
+CHANGES, KEPT_AT, ARE_KEPT, KEPT_JOBS, HALF = range(5)  # of `KeptRows.clock`
 
 
 @leaf
@@ -81,13 +81,13 @@ def find_kept_options(a: OptionArrays) -> None:
 
 
 @leaf
-def keep_rows(a: OptionArrays) -> None:
-    """Keep the rows of the present decision for the next one."""
+def keep_rows(a: OptionArrays, is_read: bool) -> None:
+    """Keep what the next decision needs of the present one, with its rows if they are read."""
     kept = a.kept
     for row in range(a.rules[0].num_jobs):
         kept.job_ids[row] = a.job_ids[row]
         kept.row_of[a.job_ids[row]] = row
-        for c in range(a.jobs.shape[1]):
+        for c in range(a.jobs.shape[1] if is_read else 0):
             kept.jobs[row, c] = a.jobs[row, c]
     row = -1
     for option in range(1, a.rules[0].num_options):
@@ -96,7 +96,7 @@ def keep_rows(a: OptionArrays) -> None:
             kept.first_option[row] = option
         for i in range(OPTION_AMOUNT + 1):
             kept.what[option, i] = a.what[option, i]
-        for c in range(a.options.shape[1]):
+        for c in range(a.options.shape[1] if is_read else 0):
             kept.options[option, c] = a.options[option, c]
     while row < a.rules[0].num_jobs:
         row += 1
@@ -107,12 +107,18 @@ def keep_rows(a: OptionArrays) -> None:
 
 
 @part
-def carry_features(a: OptionArrays) -> None:
+def carry_features(a: OptionArrays, is_read: bool) -> None:
     """Write all rows for the listed options; copy those that have not changed since the decision before.
 
     Call `forget_kept_rows` at the beginning of a round, and when another episode has used the workspace.
+
+    Args:
+        a: the episode.
+        is_read: the same in all decisions of a round. If false, rows that have not changed are not copied either, for a
+            caller that has kept what follows from them (`KeptRows.option_before`).
     """
     kept = a.kept
+    kept.clock[HALF] = 1 - kept.clock[HALF]
     if kept.clock[ARE_KEPT] == 0:
         write_features(a)
         for option in range(a.rules[0].num_options):
@@ -121,7 +127,7 @@ def carry_features(a: OptionArrays) -> None:
             kept.job_before[row] = -1
         for n in range(len(a.nodes)):
             kept.node_before[n] = -1
-        keep_rows(a)
+        keep_rows(a, is_read)
         return
     compare_types(a)
     for n in range(len(a.nodes)):
@@ -140,7 +146,7 @@ def carry_features(a: OptionArrays) -> None:
         if before < 0:
             write_job(a, row)
             continue
-        for c in range(a.jobs.shape[1]):
+        for c in range(a.jobs.shape[1] if is_read else 0):
             a.jobs[row, c] = kept.jobs[before, c]
         write_place(a, row)
     find_kept_options(a)
@@ -149,6 +155,6 @@ def carry_features(a: OptionArrays) -> None:
         if before < 0:
             write_option(a, option)
             continue
-        for c in range(a.options.shape[1]):
+        for c in range(a.options.shape[1] if is_read else 0):
             a.options[option, c] = kept.options[before, c]
-    keep_rows(a)
+    keep_rows(a, is_read)

@@ -275,6 +275,9 @@ def list_candidate_options(a: OptionArrays) -> None:
         j = a.heads[c]
         if j < 0:
             return
+        if a.rules[0].num_options >= a.rules[0].max_starts:
+            a.rules[0].beyond += 1
+            continue
         row = list_job(a, j)
         a.rules[0].num_candidates += 1
         job = a.world.jobs[j]

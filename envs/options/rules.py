@@ -34,6 +34,8 @@ class OptionRules:
         num_candidates: waiting jobs that nodes can start, on a small cluster. Jobs that need more GPUs than are free
             take no place among them, so that the list is as long as the queue allows.
         candidates_per_node: the same per node of the cluster, which counts where it is more.
+        max_starts: options after which no further candidate is listed, so that there is room for those of other jobs.
+            With so many places, the first candidates can start anyway.
         queue_order: which waiting jobs these are; if work is unknown, "shortest" means the least service.
         max_decisions: options carried out in a round on a small cluster, at most; then the round ends.
         decisions_per_gpu: the same per GPU of the cluster, which counts where it is more. Each job is changed, tuned
@@ -61,6 +63,7 @@ class OptionRules:
     patience: float = 0.5
     num_candidates: int = 64
     candidates_per_node: float = 0.5
+    max_starts: int = 8192
     queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"
     max_decisions: int = 64
     decisions_per_gpu: float = 4.0
@@ -83,7 +86,7 @@ class OptionRules:
                 f"env.placing is best_fit with changes={self.changes}, turn={self.turn}, tune={self.tune}, "
                 f"share={self.share}; it only starts jobs: set changes=start, turn=auction, tune=false, share=false"
             )
-        for name in ("num_candidates", "max_decisions"):
+        for name in ("num_candidates", "max_starts", "max_decisions"):
             if getattr(self, name) < 1:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be at least 1")
         for name in ("patience", "candidates_per_node", "decisions_per_gpu"):

@@ -95,7 +95,7 @@ def play_episode(
                 return DRAWS_USED
             if temperature > 0 and not tape_has_room(tape, a):
                 return TAPE_FULL
-            carry_features(a)
+            carry_features(a, temperature > 0)
             score_options(a, s, v)
             if temperature > 0:
                 k = a.rules[0].decisions

@@ -44,7 +44,7 @@ def play_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: i
             decision = a.rules[0].decisions - first
             if temperature > 0 and decision >= len(draws):
                 return False
-            carry_features(a)
+            carry_features(a, False)
             score_options(a, s, 0)
             if temperature > 0:
                 option = draw_option(a, s, weigh(a, s, temperature), draws[decision])

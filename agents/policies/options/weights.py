@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from envs.episodes.candidates import Features
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.carrying import HALF
 from envs.options.columns import CHANGING_JOB
 from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import leaf
@@ -22,10 +23,11 @@ class ScorerArrays(NamedTuple):
         options, jobs, nodes, cluster: float32[V, columns, H], weights of the hidden layer by kind of row.
         bias, output: float32[V, H].
         option_sums, job_sums: float32[2, capacity, H] and float32[2, rows, H], the parts of the hidden layer by option
-            and job, of the present decision and of the one before; without the columns that every decision changes.
+            and job, of the present decision (`KeptRows.clock`) and of the one before; without the columns that every
+            decision changes.
         node_sums: float32[num_nodes, H], the same by node.
         common: float32[H], the part of the cluster and the bias.
-        hidden: float32[H].
+        hidden: float32[H], the parts that the options of a job share.
         scores: float64[capacity].
     """
 
@@ -106,51 +108,55 @@ def sum_row(row: Features, weights: Features, changing: tuple[int, ...], out: Fe
 @leaf
 def carry_sums(a: OptionArrays, s: ScorerArrays, v: int) -> None:
     """Write the parts of the hidden layer; copy those of rows that equal one of the decision before."""
-    units = len(s.common)
+    units, now = len(s.common), a.kept.clock[HALF]
     for row in range(a.rules[0].num_jobs):
         before = a.kept.job_before[row]
         if before < 0:
-            sum_row(a.jobs[row], s.jobs[v], CHANGING_JOB, s.job_sums[0, row])
+            sum_row(a.jobs[row], s.jobs[v], CHANGING_JOB, s.job_sums[now, row])
         else:
             for h in range(units):
-                s.job_sums[0, row, h] = s.job_sums[1, before, h]
+                s.job_sums[now, row, h] = s.job_sums[1 - now, before, h]
     for option in range(a.rules[0].num_options):
         before = a.kept.option_before[option]
         if before < 0:
-            sum_row(a.options[option], s.options[v], (-1,), s.option_sums[0, option])
+            sum_row(a.options[option], s.options[v], (-1,), s.option_sums[now, option])
         else:
             for h in range(units):
-                s.option_sums[0, option, h] = s.option_sums[1, before, h]
+                s.option_sums[now, option, h] = s.option_sums[1 - now, before, h]
     for n in range(len(a.nodes)):
         if a.kept.node_before[n] < 0:
             sum_row(a.nodes[n], s.nodes[v], (-1,), s.node_sums[n])
-    for row in range(a.rules[0].num_jobs):
-        for h in range(units):
-            s.job_sums[1, row, h] = s.job_sums[0, row, h]
-    for option in range(a.rules[0].num_options):
-        for h in range(units):
-            s.option_sums[1, option, h] = s.option_sums[0, option, h]
+
+
+@leaf
+def add_job(a: OptionArrays, s: ScorerArrays, v: int, row: int) -> None:
+    """Write to `hidden` what is common to all options of a job; -1 for `row` is waiting, which has none."""
+    for h in range(len(s.common)):
+        s.hidden[h] = s.common[h]
+        if row >= 0:
+            s.hidden[h] += s.job_sums[a.kept.clock[HALF], row, h]
+    if row >= 0:
+        for i in CHANGING_JOB:
+            add_column(a.jobs[row, i], s.jobs[v, i], s.hidden)
 
 
 @leaf
 def score_options(a: OptionArrays, s: ScorerArrays, v: int) -> None:
     """Write the scores of all listed options with the weights of scorer `v`, after `carry_features`."""
-    units = len(s.common)
+    units, now = len(s.common), a.kept.clock[HALF]
     carry_sums(a, s, v)
     for h in range(units):
         s.common[h] = s.bias[v, h]
     add_product(a.cluster, s.cluster[v], s.common)
-    for row in range(a.rules[0].num_jobs):
-        for i in CHANGING_JOB:
-            add_column(a.jobs[row, i], s.jobs[v, i], s.job_sums[0, row])
+    row = -2
     for option in range(a.rules[0].num_options):
-        row, n = a.what[option, OPTION_ROW], a.what[option, OPTION_NODE]
+        if a.what[option, OPTION_ROW] != row:
+            row = a.what[option, OPTION_ROW]
+            add_job(a, s, v, row)
+        n, total = a.what[option, OPTION_NODE], 0.0
         for h in range(units):
-            s.hidden[h] = s.common[h] + s.option_sums[0, option, h]
-        if row >= 0:
-            for h in range(units):
-                s.hidden[h] += s.job_sums[0, row, h] + s.node_sums[n, h]
-        total = 0.0
-        for h in range(units):
-            total += max(s.hidden[h], np.float32(0.0)) * s.output[v, h]
+            value = s.hidden[h] + s.option_sums[now, option, h]
+            if row >= 0:
+                value += s.node_sums[n, h]
+            total += max(value, np.float32(0.0)) * s.output[v, h]
         s.scores[option] = total

@@ -79,10 +79,14 @@ class Lister:
         if gang != NOTHING:
             self.rows, self.num_candidates, self.beyond = [gang], 0, 0
             return list((self._best_fit if self.rules.placing == "best_fit" else self._joins_of_gang)(JOIN, gang))
-        heads = self.candidates()
+        heads, found = self.candidates(), list[Option]()
+        for count, job in enumerate(heads):
+            if 1 + len(found) >= self.rules.max_starts:
+                self.beyond, heads = self.beyond + len(heads) - count, heads[:count]
+                break
+            found += [*self._starts(job), *self._shares(job)]
         holders = self._holders() if self.rules.changes != "start" or self.rules.tune else []
         self.rows, self.num_candidates = heads + holders, len(heads)
-        found = [option for job in heads for option in (*self._starts(job), *self._shares(job))]
         return found + [option for job in holders for option in self._changes(job)]
 
     def candidates(self) -> list[JobId]:

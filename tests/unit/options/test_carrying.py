@@ -20,7 +20,7 @@ def carry_decision(batch: OptionArrays, is_first: bool) -> int:
     prepare(a)
     if is_first:
         forget_kept_rows(a)
-    carry_features(a)
+    carry_features(a, True)
     copied = 0
     for option in range(a.rules[0].num_options):
         copied += a.kept.option_before[option] >= 0

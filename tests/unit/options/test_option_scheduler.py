@@ -99,3 +99,21 @@ def test_sampled_runs_follow_their_seed(network):
     assert runs[0].log == runs[1].log
     assert runs[0].log != runs[2].log
     assert runs[0].counters["decisions"] > 10
+
+
+class InTorch(nn.Module):
+    """A scorer that does not act compiled."""
+
+    def __init__(self, scorer: OptionScorer) -> None:
+        super().__init__()
+        self.scores = scorer.scores
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_code_takes_the_decisions_that_torch_takes(seed):
+    """Without rows of earlier decisions, and with all rows written anew."""
+    torch.manual_seed(seed)
+    network, world = OptionScorer(OptionSpec(), output_scale=1.0, reluctance=0.0), without_chance(seed)
+    rules = random_rules(np.random.default_rng(seed), changes="move", turn="auction", max_decisions=30)
+    (one, _), (other, _) = (both(world, each, rules) for each in (network, InTorch(network)))
+    assert one == other

@@ -30,6 +30,7 @@ def random_rules(rng: np.random.Generator, **fixed: object) -> OptionRules:
         distinct_nodes=bool(rng.random() < 0.7),
         turn=("auction", "turns")[int(rng.integers(2))],
         tune=bool(rng.random() < 0.5),
+        max_starts=(8192, int(rng.integers(1, 30)))[int(rng.integers(2))],
         idle=("allowed", "limited", "never")[int(rng.integers(3))],
     )
     return replace(rules, **fixed)  # type: ignore[arg-type]

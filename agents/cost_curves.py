@@ -10,11 +10,11 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from agents.goal import Goal
 from agents.training import TrainingState
+from agents.validation import ratio_to_best
 from envs.evaluation.aggregate import interquartile_mean
 from envs.pictures.plots import COLOURS
 from envs.pictures.texts import plot_text
 from envs.types import FloatArray
-from envs.types.units import HOUR
 
 FIRST_SECOND = 1.0  # where the axis begins, and where the untrained policy is drawn
 MOST_RESAMPLES = 2_000
@@ -25,15 +25,16 @@ CLOSE = 0.02  # share of its height within which a line is named beside another 
 
 @dataclass(frozen=True)
 class CostCurve:
-    """The validations of one training run on its first task.
+    """The validations of one training run on its first task, or over all worlds if they are drawn.
 
     Attributes:
-        task: its name.
+        task: its name, or "20 worlds".
         seed: of the training run.
         iterations: after which the policy was validated, in order.
         seconds: float64[validations], CPU time of training before each, without validation.
-        cost: float64[validations], mean JCT, or another goal, of the better of greedy and sampled choices, in s.
-        baselines: the same of schedulers on the same workloads, in s.
+        cost: float64[validations], mean JCT, or another goal, of the better of greedy and sampled choices, in s, or a
+            ratio.
+        baselines: the same of schedulers on the same workloads.
         goal: what the cost is.
     """
 
@@ -56,13 +57,16 @@ class CostCurve:
         tasks = {task for figures in state.validation.values() for task in [*figures][:1]}
         if len(tasks) != 1:
             raise ValueError(f"validations begin with {len(tasks)} tasks; it must be one")
-        (task,), goal = tasks, Goal(float(state.makespan_share))
+        (task,), goal = tasks, Goal(float(state.makespan_share), bool(state.relative))
+        costs = [
+            {key: float(own["compared_cost"]) for key, own in state.validation[str(i)].items()} for i in iterations
+        ]
         found = cls(
-            task,
+            f"{len(costs[0])} worlds" if goal.relative else task,
             state.seed,
             tuple(iterations),
             np.array([float(sum(state.cpu_time[:i])) for i in iterations]),
-            np.array([float(state.validation[str(i)][task]["compared_cost"]) for i in iterations]),
+            np.array([ratio_to_best(each, state.baselines) if goal.relative else each[task] for each in costs]),
             {name: float(goal.cost(figures)) for name, figures in state.baselines.items()},
             goal,
         )
@@ -115,12 +119,13 @@ def cost_curves(runs: Sequence[CostCurve], title: str = "") -> Figure:
     figure = Figure(figsize=(7.6, 4.2), layout="constrained")
     axes = figure.subplots()
     seconds = np.maximum(np.mean([run.seconds for run in runs], axis=0), FIRST_SECOND)
-    middle, low, high = mean_with_band(np.stack([run.cost for run in runs]) / HOUR)
+    goal = runs[0].goal
+    middle, low, high = mean_with_band(np.stack([run.cost for run in runs]) / goal.unit)
     if len(runs) > 1:
         axes.fill_between(seconds, low, high, color=COLOURS[0], alpha=0.25, lw=0)
     axes.plot(seconds, middle, color=COLOURS[0], lw=2.2, marker="o", ms=3)
     axes.annotate("policy", (seconds[-1], middle[-1]), (4, -2), textcoords="offset points", color=COLOURS[0], va="top")
-    draw_levels(axes, {name: value / HOUR for name, value in runs[0].baselines.items()})
+    draw_levels(axes, {name: value / goal.unit for name, value in runs[0].baselines.items()})
     over_cpu_time(axes)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -128,7 +133,7 @@ def cost_curves(runs: Sequence[CostCurve], title: str = "") -> Figure:
     least, most = axes.get_ylim()
     axes.set_yticks([each for each in TICKS if least <= each <= most])
     axes.set_ylim(least, most)
-    axes.set_ylabel(plot_text(f"{runs[0].goal} in validation (h)"))
+    axes.set_ylabel(plot_text(f"{goal} in validation{'' if goal.relative else ' (h)'}"))
     axes.set_title(plot_text(title), fontsize=10, loc="left")
     return figure
 

@@ -1,21 +1,27 @@
-"""What policies are compared by in training: mean JCT, makespan, or a weighted mean of both."""
+"""What policies are compared by in training: mean JCT, makespan, a weighted mean of both, or its ratio to the best."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.tags import HEADLINE, OVERVIEW
+from agents.tags import HEADLINE, OVERVIEW, RATIO_TAG
 from envs.episodes import Reward, TeamReward
+from envs.types.units import HOUR
+
+RATIO = "ratio"  # among the figures of a baseline: the geometric mean over worlds of its cost to the best there
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A weighted mean of mean JCT and makespan, in s; less is better.
+    """A weighted mean of mean JCT and makespan, in s, or its ratio to the best baseline; less is better.
 
     Attributes:
         makespan_share: weight of the makespan, from 0 to 1; the rest is that of the mean JCT.
+        relative: whether policies are compared over many worlds, by the geometric mean of the ratio to the best
+            baseline of each.
     """
 
     makespan_share: float = 0.0
+    relative: bool = False
 
     @classmethod
     def of(cls, reward: Reward, num_jobs: int) -> "Goal":
@@ -32,21 +38,41 @@ class Goal:
         of_jct, of_makespan = max(reward.jct, 0.0) * num_jobs, max(reward.makespan, 0.0)
         return cls(of_makespan / (of_jct + of_makespan)) if of_makespan else cls()
 
-    def cost(self, figures: Mapping[str, float]) -> float:
+    def cost(self, baseline: Mapping[str, float]) -> float:
+        """Return that by which a baseline is compared: its cost in s, or its ratio to the best."""
+        return baseline[RATIO] if self.relative else self.in_one_world(baseline)
+
+    def in_one_world(self, figures: Mapping[str, float]) -> float:
         """Return the weighted mean of `mean_jct` and `makespan`, in s."""
         if not self.makespan_share:
             return figures["mean_jct"]
         return (1.0 - self.makespan_share) * figures["mean_jct"] + self.makespan_share * figures["makespan"]
 
     @property
+    def unit(self) -> float:
+        """What costs are divided by in charts: the seconds of an hour, or 1 for ratios."""
+        return 1.0 if self.relative else HOUR
+
+    def said(self, cost: float) -> str:
+        """Return a cost in words."""
+        return f"{cost:.3f}" if self.relative else f"{cost:,.0f} s"
+
+    @property
     def tag(self) -> str:
         """The tag of TensorBoard's first chart."""
+        if self.relative:
+            return RATIO_TAG
         if not self.makespan_share:
             return HEADLINE
         name = "makespan" if self.makespan_share == 1 else "cost"
         return f"{OVERVIEW}/validation_{name}_hours"
 
     def __str__(self) -> str:
+        what = self._weighted
+        return f"{what} relative to the best baseline of each world" if self.relative else what
+
+    @property
+    def _weighted(self) -> str:
         if self.makespan_share in (0.0, 1.0):
             return "makespan" if self.makespan_share else "mean JCT"
         return f"{1.0 - self.makespan_share:.3g} x mean JCT + {self.makespan_share:.3g} x makespan"

@@ -3,4 +3,5 @@
 POLICY, IMITATION, BOUND_LINE = "policy", "imitation", "lower_bound"
 OVERVIEW = "0_overview"  # the group that TensorBoard shows first, as it sorts by name
 HEADLINE = f"{OVERVIEW}/validation_mean_jct_hours"
+RATIO_TAG = f"{OVERVIEW}/validation_ratio_to_best"  # of policies and baselines, over many worlds
 GAIN = f"{OVERVIEW}/validation_gain_percent"  # of policies that bid and of baselines, over the market alone

@@ -11,6 +11,7 @@ FIGURE_FORMATS = {
     "train/mean_jct": "training {:,.0f} s",
     "imitation_agreement": "agreement {:.0%}",
     "validated": "mean JCT {:,.0f} s",
+    "ratio": "validated {:.3f} of the best baselines",
     "unfinished": "{:.3g} jobs unfinished",
     "gain": "gain over the market {:+.1%}",
     "gain_error": "+-{:.1%}",

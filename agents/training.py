@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.curves import LearningCurve, learning_curves
+from agents.goal import Goal
 from agents.listener import TrainingListener
 from agents.loggers import Loggers, open_loggers
 from agents.method import Algorithm, Method, Stage, check_pairing
@@ -30,6 +31,8 @@ from agents.validation import (
     choose_levels,
     mean_bound,
     validate_baselines,
+    validate_in_worlds,
+    with_ratios,
 )
 from envs.evaluation.files import write_whole
 from envs.evaluation.playing import workload_seed
@@ -110,7 +113,7 @@ class TrainingState:
         best_iteration: of the best validation; -1 before the first.
         objective: what a sweeper minimises, of the best validation; None before the first.
         num_validation: distinct workloads over which these figures are means.
-        makespan_share: of the `Goal` by which policies and baselines are compared.
+        makespan_share, relative: of the `Goal` by which policies and baselines are compared.
         num_episodes: training episodes of an iteration; 0 where it has no fixed number.
         cpu_time: of each iteration without validation and without workers, in s.
         fresh: figures of the best policy on workloads that did not choose it, by task.
@@ -125,6 +128,7 @@ class TrainingState:
     objective: float | None = None
     num_validation: int = 0
     makespan_share: float = 0.0
+    relative: bool = False
     num_episodes: int = 0
     cpu_time: list[float] = field(default_factory=list, compare=False)
     fresh: TaskFigures = field(default_factory=dict)
@@ -136,7 +140,7 @@ class TrainingState:
 
 
 def measure_baselines(
-    baselines: Baselines, compared: Compared, listener: TrainingListener
+    baselines: Baselines, compared: Sequence[Compared], goal: Goal, listener: TrainingListener
 ) -> dict[str, ValidationFigures]:
     """Return the figures of every baseline that can run in this scenario, by name, and report which cannot."""
     listener.phase("baselines", len(baselines))
@@ -147,7 +151,10 @@ def measure_baselines(
         if refusal:
             listener.note(f"{name} is skipped: {refusal}")
 
-    return validate_baselines(baselines, compared.setup, compared.workloads, tell)
+    if goal.relative:
+        worlds = {each.name: (each.setup, each.workloads) for each in compared}
+        return validate_in_worlds(baselines, worlds, goal, tell)
+    return validate_baselines(baselines, compared[0].setup, compared[0].workloads, tell)
 
 
 class Trainer:
@@ -214,7 +221,8 @@ class Trainer:
         scope = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
         with closing(self.loggers):
             found = self.problem.prepare(scope, self.listener)
-            self.state.makespan_share = self.problem.goal.makespan_share
+            goal = self.problem.goal
+            self.state.makespan_share, self.state.relative = goal.makespan_share, goal.relative
             self._accept(found, resumed)
             self._compare(anew=resumed is None)
             network = self.problem.build(self.state.seed, self.start)
@@ -243,7 +251,7 @@ class Trainer:
         settings = self.settings
         scope = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
         self.problem.prepare(scope, self.listener)
-        return measure_baselines(self.baselines, self.problem.compared(), self.listener)
+        return measure_baselines(self.baselines, self.problem.compared(), self.problem.goal, self.listener)
 
     @property
     def _imitates(self) -> bool:
@@ -265,19 +273,20 @@ class Trainer:
 
     def _compare(self, *, anew: bool) -> None:
         """Measure the baselines; draw those that the policy is to pass, and the bound, as horizontal lines."""
-        compared = self.problem.compared()
+        compared, goal = self.problem.compared(), self.problem.goal
         if anew:
             known = {name: self.measured[name] for name in self.baselines if name in self.measured}
             others = {name: make for name, make in self.baselines.items() if name not in known}
-            self.state.baselines = {**known, **measure_baselines(others, compared, self.listener)}
-            self._choose_teacher(len(compared.workloads))
-        last, known, goal = self.settings.iterations, self.state.baselines, self.problem.goal
+            played = {**known, **measure_baselines(others, compared, goal, self.listener)}
+            self.state.baselines = with_ratios(played) if goal.relative else played
+            self._choose_teacher(sum(len(each.workloads) for each in compared))
+        last, known = self.settings.iterations, self.state.baselines
         # From random weights, a policy passes one baseline after the other. One that bids begins beside the best.
         passes_all = self.state.teacher == "none" and self.problem.metric != GAIN
         for name in known if passes_all else choose_levels(known, goal, self.state.teacher, PLANNER):
             self.loggers.draw_level(self.problem.level(known[name]), last, name)
         if self.problem.metric == HEADLINE:
-            bound = mean_bound(compared.setup, compared.workloads)
+            bound = mean_bound(compared[0].setup, compared[0].workloads)
             self.loggers.draw_level({HEADLINE: bound / HOUR}, last, BOUND_LINE)
 
     def _choose_teacher(self, found: int) -> None:
@@ -292,7 +301,7 @@ class Trainer:
         undone = f", {figures['num_starved']:.3g} jobs starved" if figures["num_starved"] else ""
         self.listener.note(
             f"best baseline on {found} validation workload{'s' * (found > 1)}: {best}, {self.problem.goal} "
-            f"{self.problem.goal.cost(figures):,.0f} s{undone}; teacher: {self.state.teacher}"
+            f"{self.problem.goal.said(self.problem.goal.cost(figures))}{undone}; teacher: {self.state.teacher}"
         )
 
     def _imitate(self, network: nn.Module) -> None:
@@ -333,7 +342,7 @@ class Trainer:
 
     def _validate(self, algorithm: Algorithm) -> None:
         network, state = algorithm.network(), self.state
-        figures, scalars = self.problem.validate(network)
+        figures, scalars = self.problem.validate(network, state.baselines)
         world = self.problem.world(network, state.iteration)
         sample = derive_seed(state.seed, Phase.AUDIT, state.iteration)
         audit_training_episode(world.scheduler, world.setup, world.source, sample)
@@ -353,15 +362,16 @@ class Trainer:
     def _tell_passed(self, figures: TaskFigures) -> None:
         """Report the cost of a policy that learns from nothing, and which baselines it has passed."""
         state, goal = self.state, self.problem.goal
-        cost = self.problem.standing(figures, {}).get("validated")
+        standing = self.problem.standing(figures, state.baselines)
+        cost = standing.get("ratio", standing.get("validated"))
         if cost is None or state.teacher != "none" or not state.baselines:
             return
         known = {name: goal.cost(own) for name, own in state.baselines.items()}
         order = sorted(known, key=lambda name: -known[name])
         passed = [name for name in order if known[name] > cost]
-        text = f"{sum(state.cpu_time):,.0f} CPU-s: {goal} {cost:,.0f} s, passed: {', '.join(passed) or 'none'}"
+        text = f"{sum(state.cpu_time):,.0f} CPU-s: {goal} {goal.said(cost)}, passed: {', '.join(passed) or 'none'}"
         ahead = order[len(passed) :]
-        self.listener.note(f"{text}; next: {ahead[0]} ({known[ahead[0]]:,.0f} s)" if ahead else text)
+        self.listener.note(f"{text}; next: {ahead[0]} ({goal.said(known[ahead[0]])})" if ahead else text)
 
     def _picture(self, network: nn.Module) -> None:
         """Write the learning curve, and every `picture_every` iterations and at the end, a validation workload."""
@@ -370,9 +380,9 @@ class Trainer:
             self.loggers.show({"learning_curve": learning_curves({f"seed {self.state.seed}": curve})}, 0)
         every, now = self.settings.picture_every, self.state.iteration
         if every and (now % every == 0 or now == self.settings.iterations):
-            world, compared = self.problem.world(network, 0), self.problem.compared()
+            world, first = self.problem.world(network, 0), self.problem.compared()[0].workloads[0]
             seed = workload_seed(VALIDATION_SEED, 0)
-            self.loggers.show(picture_episode(world.scheduler, compared.workloads[0], world.setup, seed), now)
+            self.loggers.show(picture_episode(world.scheduler, first, world.setup, seed), now)
 
     def _compare_with_teacher(self, student: TaskFigures) -> None:
         """Report that imitation has not learnt its teacher: not every allocation follows from the observation."""

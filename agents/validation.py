@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from agents.goal import Goal
+from agents.goal import RATIO, Goal
 from envs.evaluation.audit import Audit, AuditCounts
 from envs.evaluation.distinct import distinct
 from envs.evaluation.outcome import Outcome
@@ -20,6 +20,7 @@ from envs.workloads import Workload, WorkloadSource
 ValidationFigures = dict[str, float]
 SUMMARY_FIGURES = ("p99_jct", "makespan", "mean_wait", "mean_time_to_start", "utilisation", "num_unfinished")
 SHOWN, PLANNER = 3, "planner"  # how many baselines curves show, and one that they show in any case
+COST = "cost in "  # before the name of a world, among the figures of a baseline
 VALIDATION_SEED = 0  # seed of outages, estimates and draws: the same for every scheduler in every run
 
 
@@ -87,6 +88,69 @@ def mean_bound(setup: Setup, workloads: Sequence[Workload]) -> float:
 def outcome_of(figures: ValidationFigures, goal: Goal) -> Outcome:
     """Return the outcome by which figures of `validate_scheduler` are ranked; the smallest is the best."""
     return Outcome(figures["num_starved"], goal.cost(figures))
+
+
+def costs_of(baseline: ValidationFigures) -> dict[str, float]:
+    """Return the cost of a baseline by world, in s; of the worlds in which it can run."""
+    return {name.removeprefix(COST): value for name, value in baseline.items() if name.startswith(COST)}
+
+
+def ratio_to_best(costs: Mapping[str, float], baselines: Mapping[str, ValidationFigures]) -> float:
+    """Return the geometric mean, over worlds, of the ratio of a cost to that of the best baseline there.
+
+    Args:
+        costs: by world, in s.
+        baselines: figures of `validate_in_worlds`, by name.
+
+    Raises:
+        MurmurationError: no baseline could run in one of the worlds.
+    """
+    of_baselines = [costs_of(figures) for figures in baselines.values()]
+    ratios = []
+    for world, cost in costs.items():
+        known = [each[world] for each in of_baselines if world in each]
+        if not known:
+            raise MurmurationError(
+                f"{world}: no baseline can run there, and policies are compared with the best of each world; add one "
+                "that needs no information, such as scheduler@schedulers.fifo=fifo"
+            )
+        ratios.append(cost / min(known))
+    return float(np.exp(np.log(ratios).mean()))
+
+
+def validate_in_worlds(
+    baselines: Mapping[str, Callable[[], Scheduler]],
+    worlds: Mapping[str, tuple[Setup, Sequence[Workload]]],
+    goal: Goal,
+    tell: Callable[[str, str], None],
+) -> dict[str, ValidationFigures]:
+    """Return the figures of every baseline by name: means over the worlds in which it can run, and its cost in each.
+
+    `tell` is called as in `validate_baselines`, once for each baseline.
+
+    Raises:
+        MurmurationError: see `validate_baselines`.
+    """
+    found: dict[str, ValidationFigures] = {}
+    for name, make in baselines.items():
+        own, refused = dict[str, ValidationFigures](), list[str]()
+
+        def note(_: str, refusal: str, refused: list[str] = refused) -> None:
+            refused.extend([refusal] if refusal else [])
+
+        for world, (setup, workloads) in worlds.items():
+            if figures := validate_baselines({name: make}, setup, workloads, note):
+                own[world] = figures[name]
+        if own:
+            means = {key: float(np.mean([each[key] for each in own.values()])) for key in next(iter(own.values()))}
+            found[name] = means | {f"{COST}{world}": goal.in_one_world(each) for world, each in own.items()}
+        tell(name, f"in {len(refused)} of {len(worlds)} worlds: {refused[0]}" if refused else "")
+    return found
+
+
+def with_ratios(baselines: Mapping[str, ValidationFigures]) -> dict[str, ValidationFigures]:
+    """Return the figures of `validate_in_worlds` with the ratio of each baseline to the best of each world."""
+    return {name: {**own, RATIO: ratio_to_best(costs_of(own), baselines)} for name, own in baselines.items()}
 
 
 def validate_baselines(

@@ -19,12 +19,13 @@ from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
 from agents.loggers.protocol import flatten
-from agents.tags import GAIN, HEADLINE, POLICY
+from agents.tags import GAIN, HEADLINE, POLICY, RATIO_TAG
 
 FOLDER = "tensorboard"
 HEADINGS = {
     HEADLINE: "validation: mean JCT (h) of policy, best baselines and lower bound",
     GAIN: "validation: gain in mean JCT over the market alone (%) of policy and best baselines",
+    RATIO_TAG: "validation: mean JCT of policy and baselines, relative to the best baseline of each world",
 }
 OTHER_GOAL = "validation: cost (h) of policy and baselines"
 

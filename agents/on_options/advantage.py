@@ -89,15 +89,15 @@ def lambda_advantages(
 ) -> FloatArray:
     """Generalised advantage estimates (Schulman et al. 2016, section 3), discounted by simulated time; float64[D].
 
-    The next decision is t seconds ahead and costs C accrue until then. With value estimates V the temporal difference
+    The next decision is t ahead and costs C accrue until then. With value estimates V the temporal difference
     is d = -C + exp(-t / horizon) V(next) - V. In terms of the errors e = V - return it is
     d = exp(-t / horizon) e(next) - e, so that no costs are needed here.
 
     Args:
         error: float64[D], value estimate minus the return that followed.
-        time: float64[D], in s.
+        time: float64[D], in any unit.
         following: int64[D], see `following_decisions`; larger than the decision's own place.
-        horizon: in s; infinite for no discount.
+        horizon: in the unit of time; infinite for no discount.
         decay: lambda, for each decision of a trajectory; 1 gives minus the error.
     """
     found = np.zeros(len(error))

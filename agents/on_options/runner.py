@@ -25,7 +25,7 @@ class Group(NamedTuple):
     Attributes:
         lesson: the recorded decisions. Their `advantage` is against the baseline of the group, or minus the cost to go.
         episode: int64[D], the episode of each, from 0 in each group.
-        time: float64[D], of each, in s.
+        time: float64[D], of each, in mean JCTs of its group.
         figures: means over episodes, by tag.
     """
 
@@ -102,11 +102,12 @@ class OptionRunner(PieceRunner):
         return found
 
     def _group_of(self, tape: Tape, ends: Any, reward: Reward, figures: dict[str, float]) -> Group:
-        settings, arrays = self._setup.settings, tape.arrays
-        advantages = tape_advantages(tape, ends, reward, settings.horizon, compares=settings.compares_groups)
+        settings, arrays, unit = self._setup.settings, tape.arrays, figures["train/mean_jct"]
+        horizon = settings.horizon * unit
+        advantages = tape_advantages(tape, ends, reward, horizon, compares=settings.compares_groups) / unit
         moment = arrays.moment[: arrays.counts[RECORDS]]
         figures["train/decisions"] = float(arrays.counts[MOMENTS]) / len(ends)
-        return Group(Lesson.of(tape, advantages), arrays.episode[moment], arrays.time[moment], figures)
+        return Group(Lesson.of(tape, advantages), arrays.episode[moment], arrays.time[moment] / unit, figures)
 
 
 def tape_advantages(tape: Tape, ends: Any, reward: Reward, horizon: float, *, compares: bool = True) -> FloatArray:
@@ -118,7 +119,7 @@ def tape_advantages(tape: Tape, ends: Any, reward: Reward, horizon: float, *, co
         tape: the moments of each episode together, in the order of episodes.
         ends: records of the engine's episodes at their ends, one for each.
         reward: see its class.
-        horizon: in s.
+        horizon: in s of simulated time; a cost that lies t seconds ahead counts exp(-t / horizon).
         compares: whether episodes are each other's baseline.
     """
     noted, (count, *_) = tape.arrays, tape.arrays.counts.tolist()

@@ -147,10 +147,10 @@ class BidProblem:
             listener.note(f"{name}: the market alone has a mean JCT of {jct:,.0f} s")
         return self._count
 
-    def compared(self) -> Compared:
+    def compared(self) -> Sequence[Compared]:
         """Return the first workloads of the first task."""
         games = self._games[self.tasks[0]][: self._num_compared]
-        return Compared(self.worlds[0].setup, [game.workload for game in games])
+        return (Compared(self.tasks[0], self.worlds[0].setup, [game.workload for game in games]),)
 
     def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
         """Return the gain over the market alone on the same workloads, in %, as that of a policy; 0 is the market."""
@@ -158,7 +158,7 @@ class BidProblem:
         market = np.exp(np.mean([np.log(score.mean_jct) for score in own]))
         return {GAIN: 100.0 * (1.0 - baseline.get("geometric_mean_jct", math.nan) / float(market))}
 
-    def validate(self, network: nn.Module) -> Validated:
+    def validate(self, network: nn.Module, baselines: Mapping[str, ValidationFigures]) -> Validated:
         """Compare a policy with the market alone on all tasks."""
         scores = {name: self._scores(network, name, 0, self._count) for name in self.tasks}
         gains = {name: self._gain(found, name, 0) for name, found in scores.items()}

@@ -17,13 +17,12 @@ from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.policies.options.playing import Player
 from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationScope
 from agents.seeding import Phase, derive_seed
-from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
+from agents.validation import VALIDATION_SEED, ValidationFigures, ratio_to_best, validation_workloads
 from envs.episodes import Reward, TeamReward
 from envs.episodes.worlds import WorldDistribution
 from envs.evaluation.playing import workload_seed
 from envs.options import OptionBatch, OptionRules, OptionSpec
 from envs.simulation import Setup
-from envs.types.units import HOUR
 from envs.workloads import Workload, WorkloadSource
 
 MODES = {"greedy": 0.0, "sampled": 1.0}  # temperatures at which policies are validated
@@ -168,8 +167,9 @@ class OptionProblem:
 
     @property
     def goal(self) -> Goal:
-        """What the reward of the first task pays for."""
-        return Goal.of(self.worlds[0].reward, self.worlds[0].source.num_jobs)
+        """What the reward of the first task pays for; relative to the best baselines where worlds are drawn."""
+        own = Goal.of(self.worlds[0].reward, self.worlds[0].source.num_jobs)
+        return replace(own, relative=self.drawn is not None)
 
     @property
     def metric(self) -> str:
@@ -204,21 +204,22 @@ class OptionProblem:
         self._compared = min(found, scope.num_compared or found)
         return found
 
-    def compared(self) -> Compared:
-        """Return the first validation workloads of the first task."""
-        first = self.worlds[0]
-        return Compared(first.setup, self._workloads[first.name][: self._compared])
+    def compared(self) -> Sequence[Compared]:
+        """Return the first validation workloads of the first task, or of all worlds where worlds are drawn."""
+        worlds = self.worlds if self.goal.relative else self.worlds[:1]
+        return [Compared(each.name, each.setup, self._workloads[each.name][: self._compared]) for each in worlds]
 
     def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
-        """Return the cost in hours."""
-        return {self.metric: self.goal.cost(baseline) / HOUR}
+        """Return the cost in hours, or its ratio to the best."""
+        return {self.metric: self.goal.cost(baseline) / self.goal.unit}
 
-    def validate(self, network: nn.Module) -> Validated:
+    def validate(self, network: nn.Module, baselines: Mapping[str, ValidationFigures]) -> Validated:
         """Validate a policy on all tasks."""
         rules = rules_of(network, self.worlds[0].rules)
         found = {task.name: self._figures(task, network, rules) for task in self.worlds}
         scalars = {f"validation/{name}/{key}": value for name, own in found.items() for key, value in own.items()}
-        return Validated(found, {**scalars, self.metric: found[self.tasks[0]]["compared_cost"] / HOUR})
+        (cost,) = self.standing(found, baselines).values()
+        return Validated(found, {**scalars, self.metric: cost / self.goal.unit})
 
     def _figures(self, task: OptionTask, network: nn.Module, rules: OptionRules) -> ValidationFigures:
         """Return the cost in s of both modes, of the better one and on the compared workloads; its JCT and makespan."""
@@ -233,7 +234,7 @@ class OptionProblem:
             found[mode] = {"mean_jct": jct, "makespan": makespan}
 
         def cost(mode: str, count: int | None = None) -> float:
-            return self.goal.cost({name: float(own[:count].mean()) for name, own in found[mode].items()})
+            return self.goal.in_one_world({name: float(own[:count].mean()) for name, own in found[mode].items()})
 
         better = min(MODES, key=cost)
         return {
@@ -255,8 +256,11 @@ class OptionProblem:
         return sum(own["cost"] for own in figures.values()) / len(figures)
 
     def standing(self, figures: TaskFigures, baselines: Mapping[str, ValidationFigures]) -> Mapping[str, float]:
-        """Return the cost on the workloads that baselines play too."""
-        return {"validated": figures[self.tasks[0]]["compared_cost"]}
+        """Return the cost on the workloads that baselines play too in s, or its ratio to the best of theirs."""
+        costs = {name: own["compared_cost"] for name, own in figures.items()}
+        if self.goal.relative:
+            return {"ratio": ratio_to_best(costs, baselines)}
+        return {"validated": costs[self.tasks[0]]}
 
     def validate_anew(self, policy: nn.Module, tell: Callable[[str], None]) -> TaskFigures:
         """Return nothing: the test split is for that."""

@@ -27,11 +27,12 @@ class TrainingWorld(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The workloads on which policy and baselines are compared.
+    """The workloads of a world on which policy and baselines are compared.
 
     The seed of the workload at index i is `workload_seed(VALIDATION_SEED, i)`.
     """
 
+    name: str
     setup: Setup
     workloads: Sequence[Workload]
 
@@ -127,16 +128,16 @@ class TrainingProblem(Protocol):
         """Choose the validation workloads, and measure what policies are compared with; return their number."""
         ...
 
-    def compared(self) -> Compared:
-        """Return the workloads of the first task on which baselines are played."""
+    def compared(self) -> Sequence[Compared]:
+        """Return what baselines are played on: the first task, or all worlds if the goal is relative."""
         ...
 
     def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
         """Return the scalars of a baseline's horizontal line, by tag: its figure in the first chart, `metric`."""
         ...
 
-    def validate(self, network: nn.Module) -> Validated:
-        """Validate a policy on all tasks.
+    def validate(self, network: nn.Module, baselines: Mapping[str, ValidationFigures]) -> Validated:
+        """Validate a policy on all tasks; with a relative goal, it is compared with these baselines.
 
         Raises:
             ImpossibleResultError: the event log of a run contradicts its result.

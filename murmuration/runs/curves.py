@@ -63,8 +63,9 @@ def write_learning_curves(folder: Path) -> None:
     folders = seed_folders(folder) or [folder]
     states = [read_state(each / STATE, TrainingState) for each in folders if (each / STATE).exists()]
     if states and all("compared_cost" in own for state in states for own in state.latest.values()):
-        title = f"{next(iter(states[0].latest))}, {len(states)} training seed{'s'[: len(states) > 1]}"
-        write_figure(folder / "learning_curves.png", cost_curves([CostCurve.of(state) for state in states], title), 120)
+        curves = [CostCurve.of(state) for state in states]
+        title = f"{curves[0].task}, {len(states)} training seed{'s'[: len(states) > 1]}"
+        write_figure(folder / "learning_curves.png", cost_curves(curves, title), 120)
     elif runs := read_curves(folder):
         write_figure(folder / "learning_curves.png", learning_curves(runs), 120)
 

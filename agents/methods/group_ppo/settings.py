@@ -29,7 +29,8 @@ class GroupPPOSettings:
             nodes take turns, the trajectory of an advantage is that of a node, else that of the episode.
         num_workloads: fresh training workloads in an iteration.
         group_size: episodes of each. With a group baseline at least 2; the others are the baseline of each one.
-        horizon: in s of simulated time; a cost that lies t seconds ahead counts exp(-t / horizon).
+        horizon: in mean JCTs of the workload's episodes, so that it suits jobs of minutes and of days; a cost that
+            lies t of them ahead counts exp(-t / horizon).
         gae_lambda: decay of generalised advantages, for each decision; only with a critic. 1 compares whole returns.
         lr: step size of Adam at the beginning; it falls linearly.
         final_lr: at the end, as a fraction of `lr`.
@@ -60,7 +61,7 @@ class GroupPPOSettings:
     turn: Literal["auction", "turns"] | None = None
     num_workloads: int = 8
     group_size: int = 8
-    horizon: float = 30_000.0
+    horizon: float = 5.0
     gae_lambda: float = 1.0
     lr: float = 8e-3
     final_lr: float = 0.03

@@ -21,7 +21,8 @@ class VDNSettings:
         group_size: episodes of each.
         compares_groups: whether returns are those above the mean of the group's other episodes at this time, with much
             less noise; it needs groups of at least 2.
-        horizon: in s of simulated time; a cost that lies t seconds ahead counts exp(-t / horizon).
+        horizon: in mean JCTs of the workload's episodes, so that it suits jobs of minutes and of days; a cost that
+            lies t of them ahead counts exp(-t / horizon).
         trace_decay: lambda of the returns, for each round; 0 trusts the values of the next round, 1 the episode.
         utility_scale: of a utility of 1, in standard deviations of returns.
         temperature: of the softmax over utilities by which episodes explore, at the beginning; it falls linearly.
@@ -46,7 +47,7 @@ class VDNSettings:
     num_workloads: int = 8
     group_size: int = 8
     compares_groups: bool = True
-    horizon: float = 30_000.0
+    horizon: float = 5.0
     trace_decay: float = 0.9
     utility_scale: float = 0.1
     temperature: float = 0.5

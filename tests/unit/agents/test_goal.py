@@ -53,7 +53,7 @@ def test_validation_counts_what_is_rewarded(share):
     problem = problem_of(task)
     problem.prepare(ValidationScope(5, 3, 4), Quiet())
     network = problem.build(3, None)
-    figures = problem.validate(network).figures["small"]
+    figures = problem.validate(network, {}).figures["small"]
     assert problem.goal.makespan_share == pytest.approx(share)
     assert figures["cost"] == pytest.approx((1.0 - share) * figures["mean_jct"] + share * figures["makespan"])
     assert figures["cost"] == min(figures["greedy"], figures["sampled"])

@@ -94,10 +94,10 @@ def test_it_learns_from_random_weights():
     problem.prepare(ValidationScope(16, None, 4), Quiet())
     method = GroupPPOSettings(num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2, iterations=20)
     algorithm = method.start(problem, problem.build(1, None), 1)
-    begun = problem.validate(algorithm.network()).figures["tiny"]["sampled"]
+    begun = problem.validate(algorithm.network(), {}).figures["tiny"]["sampled"]
     for _ in range(20):
         algorithm.train()
-    assert problem.validate(algorithm.network()).figures["tiny"]["sampled"] < 0.95 * begun
+    assert problem.validate(algorithm.network(), {}).figures["tiny"]["sampled"] < 0.95 * begun
     algorithm.stop()
 
 

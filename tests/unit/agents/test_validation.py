@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from agents.goal import Goal
-from agents.validation import best_of, validate_baselines, validate_scheduler, validation_workloads
+from agents.validation import (
+    best_of,
+    costs_of,
+    ratio_to_best,
+    validate_baselines,
+    validate_in_worlds,
+    validate_scheduler,
+    validation_workloads,
+    with_ratios,
+)
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
 from envs.evaluation.outcome import Outcome
@@ -177,3 +186,23 @@ def test_the_best_starves_fewest_jobs_and_among_those_has_the_lowest_mean_jct():
     assert best_of(figures, Goal()) == "c"
     with pytest.raises(MurmurationError, match="choose baselines that need less information"):
         best_of({}, Goal())
+
+
+def test_over_many_worlds_a_baseline_counts_by_its_ratio_to_the_best_of_each():
+    """FIFO plays in both, SRTF only where run times are known: one ratio in the one world, its own best elsewhere."""
+    known, hidden = small_world(), small_world(scenario=Scenario(information=Information("none")))
+    workloads = validation_workloads(known.source, 8)
+    worlds = {"known": (known.setup, workloads), "hidden": (hidden.setup, workloads)}
+    told, tell = listened()
+    found = with_ratios(validate_in_worlds({"fifo": Fifo, "srtf": Srtf}, worlds, Goal(), tell))
+    fifo, srtf = (validate_scheduler(each(), known.setup, workloads)["mean_jct"] for each in (Fifo, Srtf))
+    assert costs_of(found["srtf"]) == {"known": srtf}
+    assert costs_of(found["fifo"]) == {"known": fifo, "hidden": fifo}
+    assert found["srtf"]["ratio"] == pytest.approx(srtf / min(fifo, srtf))
+    assert found["fifo"]["ratio"] == pytest.approx(math.sqrt(fifo / min(fifo, srtf)))
+    assert best_of(found, Goal(relative=True)) == "srtf"
+    assert ratio_to_best({"known": 2.0 * srtf, "hidden": fifo / 2.0}, found) == pytest.approx(1.0)
+    assert told[0] == ("fifo", "")
+    assert told[1][1].startswith("in 1 of 2 worlds: ")
+    with pytest.raises(MurmurationError, match="other: no baseline can run there"):
+        ratio_to_best({"other": 1.0}, found)

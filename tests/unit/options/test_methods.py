@@ -39,7 +39,7 @@ METHODS: dict[str, Any] = {
         lr=2e-2,
         critic_lr=1e-2,
         temperature=1.0,
-        horizon=5_000.0,
+        horizon=1.0,
         iterations=40,
     ),
     "evolution": OptionEvolutionSettings(num_pairs=8, num_workloads=2, lr=0.05, sigma=0.1, averaging=1.0),
@@ -72,7 +72,7 @@ def mean_jct_after(method, iterations: int, reward=None) -> float:
     algorithm = method.start(problem, problem.build(2, None), 2)
     for _ in range(iterations):
         algorithm.train()
-    found = problem.validate(algorithm.network()).figures["small"]
+    found = problem.validate(algorithm.network(), {}).figures["small"]
     algorithm.stop()
     return found["sampled" if isinstance(method, GroupPPOSettings) else "greedy"]
 

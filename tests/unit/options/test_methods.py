@@ -24,14 +24,15 @@ from tests.unit.options.test_option_training import Quiet, problem_of
 SMALL = GroupPPOSettings(
     num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2, critic_lr=1e-2, entropy=0.003, iterations=40
 )
+SLOW = dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95, turn="turns", horizon=20.0, iterations=70)
 METHODS: dict[str, Any] = {
     "group_ppo": SMALL,
     "critic_ppo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95),
     "both": dataclasses.replace(SMALL, baseline="both", gae_lambda=0.99),
     "averaged": dataclasses.replace(SMALL, averaging=0.2),
     "reinforce": dataclasses.replace(SMALL, baseline="mean", clip=None, num_epochs=1),
-    "ippo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95, turn="turns", critic="own"),
-    "mappo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95, turn="turns"),
+    "ippo": dataclasses.replace(SLOW, critic="own"),
+    "mappo": SLOW,
     "vdn": VDNSettings(
         num_workloads=4,
         group_size=4,
@@ -85,13 +86,11 @@ def mean_jct_after(method, iterations: int, reward=None) -> float:
     ],
 )
 def test_what_is_learnt_is_what_is_rewarded(method):
-    """Training for a short JCT leads to a shorter one than training for a long one, and than no training.
-
-    MAPPO gains less than 1 % in 30 iterations, which is within what a processor's rounding changes.
-    """
-    learnt = mean_jct_after(method, 30)
-    assert learnt < (1.02 if method is METHODS["mappo"] else 0.97) * mean_jct_after(method, 0)
-    assert learnt < 0.9 * mean_jct_after(method, 30, rewarding_delay)
+    """Training for a short JCT leads to a shorter one than training for a long one, and than no training."""
+    iterations = 60 if getattr(method, "turn", None) else 30
+    learnt = mean_jct_after(method, iterations)
+    assert learnt < 0.97 * mean_jct_after(method, 0)
+    assert learnt < 0.9 * mean_jct_after(method, iterations, rewarding_delay)
 
 
 @BRIEF

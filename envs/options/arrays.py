@@ -27,6 +27,7 @@ RULES = np.dtype(
             ("queue_order", np.int64),  # index into QUEUE_ORDERS
             ("max_starts", np.int64),
             ("max_decisions", np.int64),
+            ("at_once", np.int64),
             ("distinct_nodes", np.int64),
             ("tune", np.int64),
             ("turn", np.int64),  # index into TURNS
@@ -155,6 +156,7 @@ def allocate_options(
     records["patience"] = rules.patience
     records["max_starts"] = rules.max_starts
     records["max_decisions"] = rules.decisions(setup.cluster)
+    records["at_once"] = rules.at_once(setup.cluster)
     records["distinct_nodes"] = rules.distinct_nodes
     records["tune"] = rules.tune
     records["share"] = rules.shares(setup)

@@ -62,12 +62,23 @@ def advance_to_decision(a: OptionArrays) -> int:
 @leaf
 def take(a: OptionArrays, option: int) -> bool:
     """Carry out a listed option and list those of the next decision; return whether the round is over."""
+    count_list(a)
+    return True if carry_out_option(a, option) else go_on(a)
+
+
+@leaf
+def count_list(a: OptionArrays) -> None:
+    """Count a decision, and what its list had no room for."""
     rules = a.rules[0]
     rules.decisions += rules.num_options > 1
     rules.full_lists += rules.beyond > 0
     rules.left_out += rules.missing
-    if carry_out_option(a, option):
-        return True
+
+
+@leaf
+def go_on(a: OptionArrays) -> bool:
+    """List the options of the next decision; return whether the round is over."""
+    rules = a.rules[0]
     if prepare(a) > 0:
         return False
     rules.full_rounds += rules.decision >= rules.max_decisions and list_options(a) > 0

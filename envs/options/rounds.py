@@ -9,12 +9,13 @@ from envs.options import kernels
 from envs.options.arrays import OptionArrays, allocate_options, fix_sizes
 from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
+from envs.options.several import decide_likeliest
 from envs.options.tuning import tunings_under
 from envs.simulation import SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.known.predictions import QUARTILES, quantiles_left
 from envs.simulation.world.arrays import batch_world
 from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
-from envs.types import Allocation, ExecutionPlan, JobId, NodeId, Placement
+from envs.types import Allocation, ExecutionPlan, FloatArray, JobId, NodeId, Placement
 
 
 class OptionRound:
@@ -69,6 +70,15 @@ class OptionRound:
     def step(self, option: int) -> bool:
         """Carry out an option by its place among all; return whether the round is over."""
         return bool(kernels.decide_option(self.arrays, 0, option))
+
+    @property
+    def at_once(self) -> int:
+        """Options that `step_likeliest` carries out, at most."""
+        return int(self.arrays.rules[0, 0].at_once)
+
+    def step_likeliest(self, scores: FloatArray) -> bool:
+        """Carry out the options with the highest scores, float64[options]; return whether the round is over."""
+        return bool(decide_likeliest(self.arrays, 0, scores))
 
     def fill(self, allocation: Allocation) -> Allocation:
         """Write the round's draft into a `keep_running` allocation."""

@@ -40,6 +40,8 @@ class OptionRules:
         max_decisions: options carried out in a round on a small cluster, at most; then the round ends.
         decisions_per_gpu: the same per GPU of the cluster, which counts where it is more. Each job is changed, tuned
             and started once at most, so that 4 suffice unless many gangs are given up.
+        at_once_per_node: options per node of the cluster that a scheduler carries out after one scoring, at least 1:
+            the likeliest, and others that touch different jobs and nodes (`envs.options.several`). Training takes one.
         distinct_nodes: whether a node is left out for a job that it does not run if a lower-indexed one is equal: of
             the same type, as many free GPUs, no jobs. Such options differ in nothing but the node's index.
         turn: "auction": one option of all is chosen, and waiting ends the round. "turns": nodes choose one after
@@ -67,6 +69,7 @@ class OptionRules:
     queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"
     max_decisions: int = 64
     decisions_per_gpu: float = 4.0
+    at_once_per_node: float = 1 / 64
     distinct_nodes: bool = True
     turn: Literal["auction", "turns"] = "auction"
     placing: Literal["chosen", "best_fit"] = "chosen"
@@ -89,7 +92,7 @@ class OptionRules:
         for name in ("num_candidates", "max_starts", "max_decisions"):
             if getattr(self, name) < 1:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("patience", "candidates_per_node", "decisions_per_gpu"):
+        for name in ("patience", "candidates_per_node", "decisions_per_gpu", "at_once_per_node"):
             if not getattr(self, name) >= 0:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be 0 or more")
 
@@ -104,3 +107,7 @@ class OptionRules:
     def decisions(self, cluster: ClusterSpec) -> int:
         """Return the options carried out in a round on a cluster, at most."""
         return max(self.max_decisions, math.ceil(self.decisions_per_gpu * cluster.num_gpus))
+
+    def at_once(self, cluster: ClusterSpec) -> int:
+        """Return the options that a scheduler carries out after one scoring on a cluster, at most."""
+        return max(1, math.ceil(self.at_once_per_node * cluster.num_nodes))

@@ -13,6 +13,7 @@ from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import ROUND_OVER, advance_to_decision, prepare, take
+from envs.options.several import likeliest
 from envs.simulation.compiled.jit import RepeatedKernel, kernel, leaf
 from envs.simulation.world.kernels import END, LOG_FULL, ROUND
 from envs.types import FloatArray, IntArray
@@ -22,19 +23,9 @@ FINISHED, TAPE_FULL, DRAWS_USED = 0, 1, 2
 
 
 @leaf
-def likeliest(a: OptionArrays, s: ScorerArrays) -> int:
-    """Return the option with the highest score, the first of equals."""
-    best = 0
-    for option in range(1, a.rules[0].num_options):
-        if s.scores[option] > s.scores[best]:
-            best = option
-    return best
-
-
-@leaf
 def weigh(a: OptionArrays, s: ScorerArrays, temperature: float) -> float:
     """Turn the scores into weights exp((score - highest) / temperature); return their sum."""
-    highest = s.scores[likeliest(a, s)]
+    highest = s.scores[likeliest(a, s.scores)]
     total = 0.0
     for option in range(a.rules[0].num_options):
         s.scores[option] = np.exp((s.scores[option] - highest) / temperature)
@@ -105,7 +96,7 @@ def play_episode(
                 if draws[k, 1] < limit:
                     record_decision(tape, a, option, np.log(s.scores[option] / total), draws[k, 1])
             else:
-                option = likeliest(a, s)
+                option = likeliest(a, s.scores)
         if take(a, option):
             outcomes[b] = advance_to_decision(a)
             forget_kept_rows(a)

@@ -6,13 +6,15 @@ import numpy as np
 import torch
 
 from agents.policies.options.lesson import Lesson
-from agents.policies.options.playing import ActsCompiled, draw_option, likeliest, weigh
+from agents.policies.options.playing import ActsCompiled, draw_option, weigh
+from agents.policies.options.rows import Rows, gather_decisions
 from agents.policies.options.torch_playing import choose
 from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
 from envs.options import ListedOptions, OptionRound, OptionRules
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import prepare, take
+from envs.options.several import take_likeliest
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
 from envs.simulation.compiled.jit import kernel
@@ -48,8 +50,10 @@ def play_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: i
             score_options(a, s, 0)
             if temperature > 0:
                 option = draw_option(a, s, weigh(a, s, temperature), draws[decision])
+            elif take_likeliest(a, s.scores):
+                return True
             else:
-                option = likeliest(a, s)
+                continue
         if take(a, option):
             return True
 
@@ -112,10 +116,21 @@ class OptionScheduler:
     def _decide_in_torch(self) -> None:
         over = False
         while not over:
-            options, place = self._round.options(), 0
-            if len(options.what) > 1:
-                place = self._choose(options)
-            over = self._round.step(place)
+            options = self._round.options()
+            if len(options.what) == 1:
+                over = self._round.step(0)
+            elif self.temperature == 0 and self._round.at_once > 1:
+                over = self._round.step_likeliest(self._scores(options))
+            else:
+                over = self._round.step(self._choose(options))
+
+    def _scores(self, options: ListedOptions) -> FloatArray:
+        """Return float64[options], the network's scores."""
+        lesson = as_lesson(options)
+        found: FloatArray = (
+            self.network.scores(gather_decisions(lesson, Rows.of(lesson), np.arange(1))).double().numpy()
+        )
+        return found
 
     def _choose(self, options: ListedOptions) -> int:
         """Return the place of the option that is carried out, of several."""

@@ -68,6 +68,16 @@ class WatchedOptions(OptionScheduler):
 
     def _choose(self, options: ListedOptions) -> int:
         place = super()._choose(options)
+        self._remember(options, place)
+        return place
+
+    def _scores(self, options: ListedOptions) -> FloatArray:
+        scores = super()._scores(options)
+        self._remember(options, int(scores.argmax()))
+        return scores
+
+    def _remember(self, options: ListedOptions, place: int) -> None:
+        """Note what nodes want, and describe the option that is carried out."""
         lesson = as_lesson(options)
         decisions = gather_decisions(lesson, Rows.of(lesson), np.arange(1))
         scores = self.network.scores(decisions) / (self.temperature or 1.0)
@@ -77,7 +87,6 @@ class WatchedOptions(OptionScheduler):
         self._decisions += 1
         if len(self._said) < MOST_SAID:
             self._said.append(self._describe(options, shares, place))
-        return place
 
     def _look(self, options: ListedOptions, shares: FloatArray, decisions: Any) -> None:
         """Remember who wanted what, and who shared jobs with whom, in the first decision of a round."""

@@ -238,6 +238,8 @@ class Trainer:
                     self._validate(algorithm)
                     self._save(algorithm)
                 self._improve(algorithm)
+                if self.start is not None and self.state.best_iteration == 0:
+                    self.listener.note("no checkpoint is ahead of the policy that training began with, which is kept")
                 self._validate_anew()
             finally:
                 algorithm.stop()

@@ -2,7 +2,7 @@
 
 make slurm-up     # or your own cluster: testbed="" and SLURM_CONF
 python scripts/deploy.py scheduler=[fifo,tiresias,starling] act=true
-python scripts/deploy.py scheduler=starling checkpoint=checkpoints/options-16 scale=10 act=true
+python scripts/deploy.py scheduler=starling checkpoint=checkpoints/anywhere scale=10 act=true
 python scripts/deploy.py scheduler=starling    # shadow mode: decides and logs, starts nothing
 """
 

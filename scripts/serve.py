@@ -1,7 +1,7 @@
 """Answer clusters with any scheduler or trained policy, through a local socket.
 
 python scripts/serve.py scheduler=starling
-python scripts/serve.py checkpoint=checkpoints/options-16 address=127.0.0.1:6170
+python scripts/serve.py checkpoint=checkpoints/anywhere address=127.0.0.1:6170
 """
 
 import os

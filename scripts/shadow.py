@@ -1,7 +1,7 @@
 """Watch a Slurm cluster, or what sacct has recorded, and say what a scheduler would do. Nothing is touched.
 
 python scripts/shadow.py scheduler=tiresias
-python scripts/shadow.py checkpoint=checkpoints/options-16 recording=jobs.txt
+python scripts/shadow.py checkpoint=checkpoints/anywhere recording=jobs.txt
 """
 
 import os

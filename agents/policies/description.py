@@ -31,6 +31,7 @@ LARGEST: Mapping[str, int] = {  # of the numbers in `rules`
     "max_starts": 1_000_000,
     "max_decisions": 1_000_000,
     "decisions_per_gpu": 1_000_000,
+    "at_once_per_node": 1_000_000,
     "patience": 1_000_000,
     "candidates_per_node": 1000,
     "contenders": 1000,

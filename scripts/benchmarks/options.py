@@ -45,7 +45,7 @@ LEAST = {  # training episodes for a CPU-second, by task, what may be changed, a
     ("rigid-64", "move", SCORER): 5,
     ("full-64", "move", SCORER): 5,
 }
-CHECKPOINT = Path(__file__).parents[2] / "checkpoints" / "options-16"
+CHECKPOINT = Path(__file__).parents[2] / "checkpoints" / "anywhere"
 MOST_MS = {64: 10, 1000: 100}  # for all decisions of a round, by nodes
 REFERENCE_DECISIONS = 40
 

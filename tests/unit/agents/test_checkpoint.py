@@ -175,6 +175,8 @@ def test_rules_that_were_saved_before_idle_waiting_could_be_forbidden_allow_it(s
     assert OptionCheckpoint.load(saved).rules.idle == "allowed"
 
 
-def test_policies_that_saw_other_columns_are_refused_in_one_line():
+def test_policies_that_saw_other_columns_are_refused_in_one_line(saved):
+    text = json.loads((saved / DESCRIPTION).read_text())
+    (saved / DESCRIPTION).write_text(json.dumps(text | {"format": 1}))
     with pytest.raises(CheckpointError, match=r"face is 'options' in format 1; .* other columns\); .*train anew$"):
-        OptionCheckpoint.load(Path("checkpoints/options-16"))
+        OptionCheckpoint.load(saved)

@@ -86,10 +86,10 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
         read_start(described(config("start=missing")), problem(cfg), tmp_path)
     with pytest.raises(ChoiceError, match="bids-mix: is no policy that chooses options"):
         build_trainer(described(config("experiment=from_nothing", f"start={folder}")), tmp_path, ProgressListener())
-    options = untrained(tmp_path / "options-16")
-    with pytest.raises(ChoiceError, match="options-16: is no policy that bids"):
+    options = untrained(tmp_path / "other")
+    with pytest.raises(ChoiceError, match="other: is no policy that bids"):
         read_start(described(config(f"start={options}")), problem(cfg), tmp_path)
-    with pytest.raises(CheckpointError, match=r"options-16: the network to train is .*'hidden': 8.* choose the same"):
+    with pytest.raises(CheckpointError, match=r"other: the network to train is .*'hidden': 8.* choose the same"):
         build_trainer(
             described(config("experiment=from_nothing", f"start={options}", "agent.options.hidden=8")),
             tmp_path,

@@ -19,7 +19,7 @@ SMALLEST = {
     "pollux.eight_workloads": ("schedulers=[Optimus]", "workloads=[6]"),
     "sia.sia_workloads": ("families=[philly]", "schedulers=['Gavel, steps/s']", "most_workloads=1"),
     "synergy.mechanisms": ("splits=['20/70/10']", "policies=[fifo]", "num_jobs=30", "num_workloads=1"),
-    "maifs.improvements": ("tasks=[shared-16]", "checkpoints={options:checkpoints/options-16}"),
+    "maifs.improvements": ("tasks=[shared-16]", "checkpoints={options:checkpoints/anywhere}"),
 }
 
 ARTIFACTS = {"pollux": "pollux/simulator", "sia": "sia/sia-simulator"}  # folders of public artifacts

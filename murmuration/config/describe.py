@@ -222,7 +222,7 @@ def describe_training(cfg: DictConfig) -> TrainingRun:
 
 
 def _describe_seeds(cfg: DictConfig) -> TrainingRun:
-    trusted = registered(cfg) if cfg.start or cfg.evaluate else frozenset[str]()
+    trusted = registered(cfg) if cfg.start or cfg.evaluate or cfg.elsewhere else frozenset[str]()
     first = SeedRun(
         **settings_of(SeedSettings, cfg),
         problem=describe_problem(cfg),
@@ -240,6 +240,7 @@ def _describe_seeds(cfg: DictConfig) -> TrainingRun:
         seeds=[first, *(_with_seed(first, cfg, cfg.seed + number) for number in range(1, cfg.seeds or 1))],
         **settings_of(TrainingProcesses, cfg),
         evaluation=replace(describe_comparison(cfg), split="test") if cfg.evaluate else None,
+        elsewhere=compose_comparison(list(cfg.elsewhere)) if cfg.elsewhere else None,
         trusted=trusted,
     )
 

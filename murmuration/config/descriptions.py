@@ -154,6 +154,7 @@ class TrainingRun(TrainingProcesses):
 
     seeds: Sequence[SeedRun]  # at least one
     evaluation: ComparisonRun | None = None  # after training
+    elsewhere: ComparisonRun | None = None  # after that, where the policy was not trained
     trusted: frozenset[str] = frozenset()  # import paths of the classes that the trained policies may name
     resumed: Path | None = None  # the folder of the run that goes on
     resumes: Sequence[Mapping[str, Any]] = ()  # with this one the last; see `murmuration.config.recall.read_resumes`

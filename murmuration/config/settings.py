@@ -273,6 +273,12 @@ class TrainSettings:
     episodes: Count | None = setting(
         None, "number of test episodes of that comparison, the first ones; null: all", resumed=True
     )
+    elsewhere: Texts = setting(
+        [],
+        "options of a last comparison in which the best checkpoint plays where it was not trained, such as "
+        "[task=none,workload=muri,cluster=homogeneous_64,scheduler=fast]",
+        resumed=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.2  # between two looks at what the processes report
 
 
 def train_and_evaluate(run: TrainingRun, folder: Path) -> None:
-    """Train; if the run has an evaluation, compare the best checkpoints with the baselines, all in one folder.
+    """Train; then compare the best checkpoints with the baselines, in the folder and in `elsewhere` there, if asked to.
 
     Raises:
         ChoiceError: see `build_trainer`.
@@ -48,6 +48,8 @@ def train_and_evaluate(run: TrainingRun, folder: Path) -> None:
         write_learning_curves(folder)
         if run.evaluation:
             compare_and_report(run.evaluation, folder, load_policies(folder, run.trusted))
+        if run.elsewhere:
+            compare_and_report(run.elsewhere, folder / "elsewhere", load_policies(folder, run.trusted))
 
 
 def train_seeds(run: TrainingRun, folder: Path, listener: ProgressListener) -> bool:

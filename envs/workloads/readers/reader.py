@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DATA_VARIABLE = "MURMURATION_DATA"  # names a folder with traces/<name>/...
+PACKAGED = Path(__file__).parents[1]  # the same in the project itself
 
 
 class TraceReader(Protocol):
@@ -58,12 +59,15 @@ class TraceReader(Protocol):
 
 
 def locate(reader: TraceReader, path: str | Path | None = None) -> Path:
-    """Return the file to read: `path` if given, else the reader's location under $MURMURATION_DATA.
+    """Return the file to read: `path` if given, else the reader's location under $MURMURATION_DATA, or of the project.
 
     Raises:
         TraceError: the file does not exist; the message says where to get it and which option to set.
     """
     root = os.environ.get(DATA_VARIABLE)
+    packaged = PACKAGED / reader.location
+    if path is None and packaged.exists() and not (root and (Path(root) / reader.location).exists()):
+        return packaged
     if path is None and not root:
         raise TraceError(
             f"{reader.name} trace: no file given; get it from {reader.source}, then set workload.path=<file>, "

@@ -99,7 +99,7 @@ def test_full_64_is_the_task_of_the_scripts():
     with open_configs():
         for script in ("compare", "sweep", "train", "evaluate"):
             assert compose_options(script, [], "[]").task.name == "full-64"
-        assert compose_options("train", ["experiment=demo"], "[]").task.name == "shared-16"
+        assert compose_options("train", ["experiment=from_nothing"], "[]").task.name == "shared-16"
         assert compose_options("compare", ["experiment=xval_muri"], "[]").task is None
 
 

@@ -20,6 +20,7 @@ SMALLEST = {
     "sia.sia_workloads": ("families=[philly]", "schedulers=['Gavel, steps/s']", "most_workloads=1"),
     "synergy.mechanisms": ("splits=['20/70/10']", "policies=[fifo]", "num_jobs=30", "num_workloads=1"),
     "maifs.improvements": ("tasks=[shared-16]", "checkpoints={options:checkpoints/anywhere}"),
+    "own.worlds": ("only=[world-20]", "published=[srtf]", "others=[]"),
 }
 
 ARTIFACTS = {"pollux": "pollux/simulator", "sia": "sia/sia-simulator"}  # folders of public artifacts

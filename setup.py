@@ -15,14 +15,11 @@ LEFT_OUT = ROOT / "scripts" / "papers"  # scripts/reproduce.py says that it need
 # Of each folder, the files that belong into a wheel. Records of results (baselines/records) are left out.
 COPIED = {
     **dict.fromkeys(
-        ("envs", "agents", "baselines", "deployment"), ("**/*.py", "py.typed", "**/tables/**/*", "**/static/*")
+        ("envs", "agents", "baselines", "deployment"), ("**/*.py", "py.typed", "**/tables/**/*", "**/traces/**/*", "**/static/*")
     ),
     "scripts": ("**/*.py",),
     "conf": ("**/*.yaml",),
-    "checkpoints": tuple(
-        ["curves.safetensors"]
-        + [f"{name}/*.{kind}" for name in ("bids-*", "maifs-*", "options-*") for kind in ("json", "safetensors")]
-    ),
+    "checkpoints": tuple(f"{name}/*.{kind}" for name in ("anywhere", "bids-*") for kind in ("json", "safetensors")),
 }
 
 

@@ -5,7 +5,7 @@ from omegaconf import DictConfig
 from murmuration.config.arguments import compose_options
 from murmuration.config.choices import list_choices
 from murmuration.config.describe import as_component, describe_problem, settings_of
-from murmuration.config.descriptions import CalibrationRun, EstimatorRun, PredictionRun
+from murmuration.config.descriptions import CalibrationRun, PredictionRun
 
 
 def describe_calibration(cfg: DictConfig) -> CalibrationRun:
@@ -20,8 +20,3 @@ def describe_prediction(cfg: DictConfig) -> PredictionRun:
     names = list(cfg.predictors) or list_choices("predictor")
     found = {name: as_component(compose_options("compare", [f"predictor={name}"]).predictor) for name in names}
     return PredictionRun(**settings_of(PredictionRun, cfg), problem=describe_problem(cfg), predictors=found)
-
-
-def describe_estimator(cfg: DictConfig) -> EstimatorRun:
-    """Describe a training of an estimator."""
-    return EstimatorRun(**settings_of(EstimatorRun, cfg), calibration=describe_calibration(cfg))

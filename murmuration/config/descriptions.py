@@ -18,7 +18,6 @@ from murmuration.config.settings import (
     CurveSettings,
     DataFolder,
     DeploymentSettings,
-    EstimatorSettings,
     EvaluationSettings,
     FilmSettings,
     HeldOutSettings,
@@ -227,13 +226,6 @@ class CalibrationRun(MeasuredSettings):
 
     problem: ProblemSpec
     estimators: Mapping[str, Component]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EstimatorRun(EstimatorSettings):
-    """scripts/train_estimator.py."""
-
-    calibration: CalibrationRun  # of what was learnt
 
 
 @dataclass(frozen=True, kw_only=True)

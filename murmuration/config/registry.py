@@ -28,7 +28,7 @@ TASK_NAME = re.compile(r"[A-Za-z][\w-]*")
 TASK_OPTION = re.compile(r"\+{0,2}(?P<key>[A-Za-z]\w*(?:[./@]\w+)*)=[\w.+:/\[\],-]*")
 # Keys of runs that can be recalled; any other one that names a class is a scheduler of the user's own.
 RECALLED = frozenset((*REQUIRED, *OPTIONAL, *(key for command in RECALLED_COMMANDS for key in keys_of(command))))
-MOVED = frozenset(("launch.policies.load_estimator", "launch.policies.load_planner"))  # names before version 0.2
+MOVED = frozenset(("launch.policies.load_planner",))  # names before version 0.2
 NO_PARTS = ("tuning",)  # groups of `conf/` whose files describe no part of a run
 
 

@@ -427,26 +427,10 @@ class ChosenEstimators:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceEstimators:
-    """Estimators to compare a learnt one with."""
-
-    estimators: Texts = setting(["linear_gaussian"], "to compare with, on held-out jobs")
-
-
-@dataclass(frozen=True, kw_only=True)
 class ChosenPredictors:
     """Predictors by name."""
 
     predictors: Texts = setting([], "their names; empty: all of conf/predictor")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EstimatorSettings:
-    """Of scripts/train_estimator.py."""
-
-    training_episodes: Count = setting(40, "drawn from the training split, whose jobs are learnt from")
-    steps: Count = setting(8000, "of the optimiser, 64 jobs each")
-    hidden: Count = setting(32, "units of each layer")
 
 
 COMMANDS: Mapping[str, Sequence[type]] = MappingProxyType(
@@ -469,7 +453,6 @@ COMMANDS: Mapping[str, Sequence[type]] = MappingProxyType(
         "soak": (SoakSettings,),
         "sweep": (ChosenSchedulers, SweepSettings, Seeded, OnRay),
         "train": (ChosenSchedulers, Seeded, TrainSettings, TrainingProcesses, SeedSettings, Trusted, OnRay),
-        "train_estimator": (ReferenceEstimators, MeasuredSettings, EstimatorSettings, Seeded),
         "tune": (TunedWorlds, TuningSettings, Seeded, OnRay),
         "validate_performance": (DataFolder, ValidatedParts, Seeded),
     }

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.estimators import LearnedCurves, load_curves
 from agents.networks.job_priority import JobPriority
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import is_bidding
@@ -86,19 +85,6 @@ def load_planner(checkpoint: str = "bids-64", plans: int | None = None) -> Sched
     shipped = CHECKPOINTS / checkpoint
     options = {} if plans is None else {"plans": plans}
     return load_policy(shipped if shipped.is_dir() else checkpoint, market_options=options)
-
-
-def load_estimator(file: str = "curves.safetensors") -> LearnedCurves:
-    """Return the estimator of a file of weights, for `estimator=learned_curves`.
-
-    Args:
-        file: name of a file of `checkpoints/`, or its path.
-
-    Raises:
-        CheckpointError: see `load_curves`.
-    """
-    shipped = CHECKPOINTS / file
-    return load_curves(shipped if shipped.is_file() else Path(file))
 
 
 def load_policies(

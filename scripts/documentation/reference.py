@@ -25,7 +25,6 @@ MODULES = (
     "envs",
     "baselines",
     "agents.networks",
-    "agents.estimators",
     "agents.methods.group_ppo",
     "agents.methods.evolution",
     "agents.methods.vdn",

@@ -15,11 +15,12 @@ LEFT_OUT = ROOT / "scripts" / "papers"  # scripts/reproduce.py says that it need
 # Of each folder, the files that belong into a wheel. Records of results (baselines/records) are left out.
 COPIED = {
     **dict.fromkeys(
-        ("envs", "agents", "baselines", "deployment"), ("**/*.py", "py.typed", "**/tables/**/*", "**/traces/**/*", "**/static/*")
+        ("envs", "agents", "baselines", "deployment"),
+        ("**/*.py", "py.typed", "**/tables/**/*", "**/traces/**/*", "**/static/*"),
     ),
     "scripts": ("**/*.py",),
     "conf": ("**/*.yaml",),
-    "checkpoints": tuple(f"{name}/*.{kind}" for name in ("anywhere", "bids-*") for kind in ("json", "safetensors")),
+    "checkpoints": ("anywhere/*.json", "anywhere/*.safetensors", "bids-*/*.json", "bids-*/*.safetensors"),
 }
 
 

@@ -63,7 +63,7 @@ def advance_to_decision(a: OptionArrays) -> int:
 def take(a: OptionArrays, option: int) -> bool:
     """Carry out a listed option and list those of the next decision; return whether the round is over."""
     count_list(a)
-    return True if carry_out_option(a, option) else go_on(a)
+    return True if carry_out_option(a, option) else finish_decision(a)
 
 
 @leaf
@@ -76,7 +76,7 @@ def count_list(a: OptionArrays) -> None:
 
 
 @leaf
-def go_on(a: OptionArrays) -> bool:
+def finish_decision(a: OptionArrays) -> bool:
     """List the options of the next decision; return whether the round is over."""
     rules = a.rules[0]
     if prepare(a) > 0:

@@ -9,7 +9,7 @@ used.
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays, option_arrays
 from envs.options.carrying import CHANGES
 from envs.options.columns import JOIN, SHARE, START, WAIT
-from envs.options.kernels import carry_out_option, change_draft, count_list, go_on, prepare
+from envs.options.kernels import carry_out_option, change_draft, count_list, finish_decision, prepare
 from envs.options.listing import TAKES_TURNS
 from envs.simulation.compiled.jit import kernel, leaf
 from envs.types import FloatArray
@@ -55,7 +55,7 @@ def take_likeliest(a: OptionArrays, scores: FloatArray) -> bool:
         if a.kept.changed_nodes[n] > since:
             n = a.seen[a.classes[n]]
         change_draft(a, a.what[option, OPTION_ACTION], j, n, a.what[option, OPTION_AMOUNT])
-    return go_on(a)
+    return finish_decision(a)
 
 
 @leaf

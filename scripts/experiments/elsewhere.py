@@ -22,7 +22,7 @@ from murmuration.config.describe import compose_comparison
 from murmuration.runs.comparing import play_comparison
 from murmuration.runs.policies import load_policies
 
-Row = dict[str, Estimate]  # ratio of mean JCT to the reference, by scheduler
+Ratios = dict[str, Estimate]  # ratio of mean JCT to the reference, by scheduler
 SURE = "surely"
 
 
@@ -58,23 +58,23 @@ def compare_elsewhere(
     if data:
         os.environ["MURMURATION_DATA"] = data
     every = {f"world-{i}": ["task=none", "world=any", f"world.number={i}"] for i in range(*drawn)} | dict(worlds)
-    rows: dict[str, Row] = {}
+    rows: dict[str, Ratios] = {}
     names = list(dict.fromkeys([reference, *published, *others]))
     for world in only or every:
         rows[world] = _known(folder, continues, world)
         missing = [name for name in names if name not in rows[world]]
         untried = {name: path for name, path in policies.items() if name not in rows[world]}
         if missing or untried:
-            rows[world] |= play_world(every[world], missing, untried, reference)
+            rows[world] |= compare_in(every[world], missing, untried, reference)
             kept = {name: astuple(ratio) for name, ratio in rows[world].items()}
             write_whole(folder / f"{world}.json", json.dumps(kept, indent=2) + "\n")
     of_policies = list(policies)
     table = pd.DataFrame([_as_texts(world, row, of_policies, published, others) for world, row in rows.items()])
-    totals = pd.DataFrame([summarise(name, rows, published, reference) for name in [*of_policies, *others]])
+    totals = pd.DataFrame([add_up(name, rows, published, reference) for name in [*of_policies, *others]])
     return Reproduction([(f"Mean JCT relative to {reference}", table), ("Over these worlds", totals)], ())
 
 
-def play_world(words: Sequence[str], names: Sequence[str], policies: Mapping[str, str], reference: str) -> Row:
+def compare_in(words: Sequence[str], names: Sequence[str], policies: Mapping[str, str], reference: str) -> Ratios:
     """Return the ratios of schedulers and policies in a world; those that it refuses are missing."""
     chosen = list(dict.fromkeys([reference, *names]))
     run = compose_comparison([*words, f"scheduler=[{','.join(chosen)}]", f"reference={reference}", "optional=true"])
@@ -83,17 +83,17 @@ def play_world(words: Sequence[str], names: Sequence[str], policies: Mapping[str
     return ratios_of(comparison)
 
 
-def ratios_of(comparison: Comparison) -> Row:
+def ratios_of(comparison: Comparison) -> Ratios:
     """Return the ratio of mean JCT of each scheduler to the reference."""
     return {name: comparison.ratio("mean_jct", name) for name in comparison.schedulers}
 
 
-def best_published(row: Row, published: Sequence[str]) -> str:
+def best_published(row: Ratios, published: Sequence[str]) -> str:
     """Return the published scheduler with the shortest mean JCT of a world."""
     return min((name for name in published if name in row), key=lambda name: row[name].value)
 
 
-def summarise(policy: str, rows: Mapping[str, Row], published: Sequence[str], reference: str) -> dict[str, object]:
+def add_up(policy: str, rows: Mapping[str, Ratios], published: Sequence[str], reference: str) -> dict[str, object]:
     """Return what a policy reaches over all worlds in which it was played.
 
     "Behind SRTF" counts the worlds in which even the lower end of its interval is above SRTF's ratio.
@@ -115,7 +115,7 @@ def summarise(policy: str, rows: Mapping[str, Row], published: Sequence[str], re
 
 
 def _as_texts(
-    world: str, row: Row, policies: Sequence[str], published: Sequence[str], others: Sequence[str]
+    world: str, row: Ratios, policies: Sequence[str], published: Sequence[str], others: Sequence[str]
 ) -> dict[str, str]:
     best = best_published(row, published)
     found = {"world": world} | {name: _text(row[name]) if name in row else "" for name in policies}
@@ -130,7 +130,7 @@ def _text(ratio: Estimate) -> str:
     return f"{ratio.value:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
 
 
-def _known(folder: Path, continues: str, world: str) -> Row:
+def _known(folder: Path, continues: str, world: str) -> Ratios:
     """Return what an earlier run found in a world."""
     for place in filter(None, (str(folder), continues)):
         if (path := Path(place) / f"{world}.json").exists():

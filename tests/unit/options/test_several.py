@@ -85,21 +85,21 @@ class ByReference(OptionScheduler):
         scores, arrays = self._scores(options), self._round.arrays
         empty = (arrays.world.nodes["num_jobs"][0] == 0) & (arrays.equals_before == 0) & bool(self.rules.distinct_nodes)
         hidden = (arrays.equals_before == 1).copy()
-        ids, touched_jobs, touched_nodes = options.job_ids.tolist(), set(), set()
+        ids, touched_jobs, touched_nodes = options.job_ids.tolist(), set[int](), set[int]()
         wanted = int(scores.argmax())
         over = self._take(self._round.options(), wanted, touched_jobs, touched_nodes)
         for _ in range(self._round.at_once - 1):
             if over or arrays.rules[0, 0].gang >= 0:
                 break
             now = self._round.options()
-            places = [(int(kind), now.job_ids[row], node, amount) for kind, row, node, amount in now.what.tolist()]
+            places = [(int(action), now.job_ids[row], node, amount) for action, row, node, amount in now.what.tolist()]
             for option in np.argsort(-scores, kind="stable").tolist():
-                kind, row, node, amount = options.what[option].tolist()
-                if kind == WAIT:
+                action, row, node, amount = options.what[option].tolist()
+                if action == WAIT:
                     return over
                 job = arrays.world.jobs[0, ids[row]]
-                is_gang = kind in (START, JOIN) and job.gpus + amount < job.min_gpus
-                if ids[row] in touched_jobs or kind == SHARE or is_gang:
+                is_gang = action in (START, JOIN) and job.gpus + amount < job.min_gpus
+                if ids[row] in touched_jobs or action == SHARE or is_gang:
                     continue
                 if node in touched_nodes:
                     equal = np.flatnonzero(hidden & (arrays.classes == arrays.classes[node]) & empty[node])
@@ -107,7 +107,7 @@ class ByReference(OptionScheduler):
                     if not left:
                         continue
                     node = left[0]
-                over = self._take(now, places.index((kind, ids[row], node, amount)), touched_jobs, touched_nodes)
+                over = self._take(now, places.index((action, ids[row], node, amount)), touched_jobs, touched_nodes)
                 break
             else:
                 break

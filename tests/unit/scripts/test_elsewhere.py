@@ -5,7 +5,7 @@ import json
 import pytest
 
 from envs.evaluation.statistics import Estimate
-from experiments.elsewhere import best_published, compare_elsewhere, summarise
+from experiments.elsewhere import add_up, best_published, compare_elsewhere
 
 ROWS = {
     "one": {
@@ -21,7 +21,7 @@ ROWS = {
 
 def test_totals_are_over_the_worlds_that_a_policy_played():
     assert best_published(ROWS["one"], ["srtf", "afs"]) == "afs"
-    assert summarise("policy", ROWS, ["srtf", "afs"], "starling") == {
+    assert add_up("policy", ROWS, ["srtf", "afs"], "starling") == {
         "policy": "policy",
         "worlds": 2,
         "geometric mean": pytest.approx(1.2),  # of 0.8 and 1.8

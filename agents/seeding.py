@@ -12,6 +12,7 @@ class Phase(IntEnum):
     LEARNING = 1
     SAMPLING = 2
     AUDIT = 3
+    WORLDS = 4
 
 
 def derive_seed(seed: int, phase: Phase, iteration: int = 0, worker: int = 0) -> int:

@@ -24,6 +24,7 @@ from agents.tags import GAIN
 from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
 from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec
 from envs.episodes import Reward
+from envs.episodes.worlds import WorldDistribution
 from envs.evaluation.playing import workload_seed
 from envs.simulation import Setup
 from envs.simulation.seen.market import Market
@@ -86,6 +87,7 @@ class BidProblem:
         blueprint: the network.
         market: name and options of the market, for checkpoints.
         objective: what is to be maximised, and by which checkpoints are compared.
+        drawn: worlds from which training episodes are drawn instead; the tasks only validate.
     """
 
     face: ClassVar[str] = "bids"
@@ -100,8 +102,9 @@ class BidProblem:
         blueprint: Blueprint,
         market: dict[str, Any],
         objective: EpisodeObjective | None = None,
+        drawn: WorldDistribution | None = None,
     ) -> None:
-        self.worlds, self.blueprint, self.market = tuple(worlds), blueprint, market
+        self.worlds, self.blueprint, self.market, self.drawn = tuple(worlds), blueprint, market, drawn
         self.objective: EpisodeObjective = objective or LogMerit()
         self.tasks = tuple(world.name for world in self.worlds)
         self._games: dict[str, list[Game]] = {}

@@ -55,6 +55,8 @@ class WorldDistribution:
         loads: lowest and highest load.
         elastic: the widest factor of elastic ranges; log-uniform from 1, and 1 (rigid) in three of ten worlds.
         largest: the most GPUs of a job.
+        for_bids: whether only worlds are drawn in which policies that bid can be trained: throughputs are told, and
+            jobs of a model have one curve.
         num_evaluation: fixed workloads of each split.
         seed: of the distribution.
         validation: numbers of the worlds on which checkpoints are chosen.
@@ -72,6 +74,7 @@ class WorldDistribution:
     loads: tuple[float, float] = (0.5, 1.2)
     elastic: float = 16.0
     largest: int = 64
+    for_bids: bool = False
     num_evaluation: int = 8
     seed: int = 0
     validation: tuple[int, ...] = tuple(range(20))
@@ -111,7 +114,7 @@ class WorldDistribution:
         median = between(rng, self.medians)
         invented = bool(rng.random() < 0.5)
         performance = DrawnModel(type_spread=0.5 if invented else 0.0)
-        scenario = draw_scenario(rng, median)
+        scenario = draw_scenario(rng, median, hides=not self.for_bids)
         habits = Habits() if scenario.information.work == "predicted" else None
         num_jobs = 40 + int(0.8 * cluster.num_gpus)
         source = SyntheticSource(
@@ -126,7 +129,7 @@ class WorldDistribution:
             num_evaluation=self.num_evaluation,
             warm_up=num_jobs // 6,
             measured=num_jobs // 2,
-            curves=str(rng.choice(("by_model", "by_job"))) if invented else "measured",  # type: ignore[arg-type]
+            curves=self._curves(rng, invented),  # type: ignore[arg-type]
             name=name,
             habits=habits,
         )
@@ -135,6 +138,10 @@ class WorldDistribution:
             train_predictor(setup, source)
         source.episode(np.random.default_rng(0))  # it says whether jobs can run
         return DrawnWorld(name, setup, source)
+
+    def _curves(self, rng: np.random.Generator, invented: bool) -> str:
+        drawn = str(rng.choice(("by_model", "by_job"))) if invented else "measured"
+        return "measured" if self.for_bids else drawn
 
     def _cluster(self, name: str, rng: np.random.Generator) -> ClusterSpec:
         """Draw nodes of one to three types."""
@@ -178,11 +185,11 @@ def draw_stream(rng: np.random.Generator, median: float, most: int) -> JobStream
     return JobStream(sizes, {1: durations}, arrivals, "drawn for a distribution of worlds")
 
 
-def draw_scenario(rng: np.random.Generator, median: float) -> Scenario:
-    """Draw the rules of a world whose run times have a median in s."""
+def draw_scenario(rng: np.random.Generator, median: float, *, hides: bool = True) -> Scenario:
+    """Draw the rules of a world whose run times have a median in s; it hides throughputs only if it may."""
     work = str(rng.choice(("exact", "estimate", "predicted", "none"), p=(0.5, 0.2, 0.15, 0.15)))
-    hides = work != "predicted" and rng.random() < 0.2
-    information = Information(work, throughput="observed" if hides else "exact")  # type: ignore[arg-type]
+    hidden = work != "predicted" and rng.random() < 0.2
+    information = Information(work, throughput="observed" if hidden and hides else "exact")  # type: ignore[arg-type]
     by_time = Rounds(on_events=False, interval=min(max(median / between(rng, (2.0, 20.0)), 10.0), 3600.0))
     failures = Failures(
         mtbf=median * between(rng, (50.0, 1000.0)),

@@ -74,15 +74,14 @@ def bid_problem(
     """
     if run.market is None:
         raise ChoiceError("market: policies that bid need one; choose a file of conf/market, such as market=fifo")
-    if run.problem.world:
-        raise ChoiceError("world: only policies over options are trained in drawn worlds (env=options); leave it empty")
     tasks, market = build_tasks(run), build_object(run.market, Market)
     inputs = next(iter(tasks.values()))
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     made = [BiddingTask(name, each.setup, each.source, market, env.rules, env.reward) for name, each in tasks.items()]
     objective = settings.objective if env.reward is None else Return()
-    return BidProblem(made, build_object(run.agent, Blueprint), dict(run.market_note), objective), inputs
+    blueprint, worlds = build_object(run.agent, Blueprint), find_worlds(run.problem) if run.problem.world else None
+    return BidProblem(made, blueprint, dict(run.market_note), objective, worlds), inputs
 
 
 def option_problem(

@@ -5,7 +5,7 @@ process, without Ray; both give the same weights. See `agents.on_ray.pieces`: a 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from agents.problems.objective import EpisodeObjective, LogMerit
 from agents.problems.playing import Game, Score, play
 from agents.seeding import Phase, derive_seed
 from envs.bidding import BiddingBatch, BiddingSpec
+from envs.episodes.worlds import WorldDistribution
 from envs.types import FloatArray, MurmurationError
 
 
@@ -84,7 +85,7 @@ class EvolutionSettings:
     def start(self, problem: BidProblem, network: nn.Module, seed: int) -> Algorithm:
         """Begin a search from a network."""
         start = {name: value.detach().clone() for name, value in network.state_dict().items()}
-        setup = EvolutionSetup(problem.worlds, problem.blueprint, self, seed, start, problem.objective)
+        setup = EvolutionSetup(problem.worlds, problem.blueprint, self, seed, start, problem.objective, problem.drawn)
         return start_training(setup, EvolutionConfig)
 
 
@@ -93,12 +94,14 @@ class EvolutionSetup:
     """Everything that the parts of a run share.
 
     Attributes:
-        tasks: episodes are drawn from all of them in turn.
+        tasks: episodes are drawn from all of them in turn, unless worlds are drawn.
         blueprint: the network, which implements `agents.networks.bidding.BidNetwork`.
         settings: parameters of the search.
         seed: seed of the run.
         start: weights by name with which the search starts; None for fresh ones. Layers that it lacks start fresh.
         objective: what the search climbs.
+        drawn: worlds of which each workload of an iteration has one of its own, the same for all pairs, instead of the
+            tasks; None for none.
     """
 
     tasks: tuple[BiddingTask, ...]
@@ -107,6 +110,7 @@ class EvolutionSetup:
     seed: int
     start: Mapping[str, Tensor] | None = None
     objective: EpisodeObjective = field(default_factory=LogMerit)
+    drawn: WorldDistribution | None = None
 
     @property
     def spec(self) -> BiddingSpec:
@@ -138,6 +142,17 @@ class EvolutionSetup:
     def game_seed(self, iteration: int, pair: int, workload: int) -> int:
         """Return the seed of a pair's n-th workload."""
         return derive_seed(self.seed, Phase.SAMPLING, iteration, pair * self.settings.num_workloads + workload)
+
+    def worlds(self, iteration: int) -> tuple[BiddingTask, ...]:
+        """Return the worlds of an iteration: the w-th workload of the n-th pair is played in the (n + w)-th, around.
+
+        Drawn ones are as many as workloads.
+        """
+        if self.drawn is None:
+            return self.tasks
+        seeds = [derive_seed(self.seed, Phase.WORLDS, iteration, i) for i in range(self.settings.num_workloads)]
+        worlds = [self.drawn.drawn(seed) for seed in seeds]
+        return tuple(replace(self.tasks[0], name=each.name, setup=each.setup, source=each.source) for each in worlds)
 
 
 class EvolutionModule(TorchRLModule):
@@ -239,18 +254,20 @@ class EvolutionRunner(PieceRunner):
         setup, count = self._setup, self._setup.settings.num_workloads
         perturbations = setup.perturbations(self._network, iteration)
         found: dict[tuple[int, int, int], Score] = {}
-        for index, task in enumerate(setup.tasks):
+        worlds = setup.worlds(iteration)
+        for index, task in enumerate(worlds):
             keys, games = [], []
             for pair in numbers:
                 for w in range(count):
-                    if (pair + w) % len(setup.tasks) != index:
+                    if (pair + w) % len(worlds) != index:
                         continue
                     seed = setup.game_seed(iteration, pair, w)
                     workload = task.source.episode(np.random.default_rng(seed), "train")
                     for side in range(2):
                         keys.append((pair, side, w))
                         games.append(Game(2 * pair + side, workload, seed))
-            found |= zip(keys, play(self._network, self._batch(index), games, perturbations), strict=True)
+            batch = task.batch(setup.settings.num_envs) if setup.drawn else self._batch(index)
+            found |= zip(keys, play(self._network, batch, games, perturbations), strict=True)
         return {
             pair: (tuple(found[pair, 0, w] for w in range(count)), tuple(found[pair, 1, w] for w in range(count)))
             for pair in numbers

@@ -1,16 +1,20 @@
 """Drawn worlds: each follows from its number, they differ in all that is drawn, and training sees no stated one."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from agents.methods.evolution.learning import EvolutionSetup
 from envs.episodes.worlds import FIRST_DRAWN, WorldDistribution
 from envs.options import OptionBatch, OptionRules
 from envs.types import MurmurationError
+from murmuration.config.building import build_object
 from murmuration.config.choices import list_choices
 from murmuration.config.describe import compose_comparison, compose_training
 from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs, find_worlds
-from murmuration.runs.training import build_tasks
+from murmuration.runs.training import bid_problem, build_tasks
 
 WORLDS = WorldDistribution()
 
@@ -86,3 +90,16 @@ def test_a_task_has_no_drawn_worlds():
     run, _ = compose_training(["experiment=anywhere", "tasks=[shared-64]"])
     with pytest.raises(ChoiceError, match="training in drawn worlds has no further tasks"):
         build_tasks(run.seeds[0])
+
+
+def test_policies_that_bid_can_be_trained_in_worlds_for_bids():
+    """All pairs of an iteration play the same worlds, and the next iteration others."""
+    (seed,) = compose_training(["experiment=bidding_anywhere", "world.validation=[4]"])[0].seeds
+    problem, _ = bid_problem(seed, build_object(seed.env), build_object(seed.trainer), Path())
+    setup = EvolutionSetup(problem.worlds, problem.blueprint, build_object(seed.trainer).method, 0, drawn=problem.drawn)
+    worlds = [world for iteration in range(4) for world in setup.worlds(iteration)]
+    assert len({world.name for world in worlds}) == len(worlds) == 4 * setup.settings.num_workloads
+    assert [world.name for world in setup.worlds(1)] == [world.name for world in setup.worlds(1)]
+    for world in worlds:
+        assert world.setup.scenario.information.throughput == "exact"
+        world.batch(1).load(0, world.source.episode(np.random.default_rng(0), "train"), np.random.default_rng(0))

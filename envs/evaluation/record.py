@@ -165,8 +165,13 @@ def restore_episode(values: Mapping[str, Any], workload: Workload, ideal: FloatA
 
 def write_record(archive: Path, header: RecordHeader, episodes: Iterable[EpisodeFigures]) -> None:
     """Write a record into the archive of its task. It appears when it is complete; equal figures give equal bytes."""
+    keep_episodes(archive, header, [describe_episode(episode) for episode in episodes])
+
+
+def keep_episodes(archive: Path, header: RecordHeader, episodes: Sequence[Mapping[str, Any]]) -> None:
+    """Write a record with the plain values of episodes, such as those of another record."""
     first = {**dataclasses.asdict(header), "configuration_hash": header.configuration_hash, "digits": JOB_DIGITS}
-    write_lines(archive, header.scheduler, [first, *(describe_episode(episode) for episode in episodes)])
+    write_lines(archive, header.scheduler, [first, *episodes])
 
 
 def write_lines(archive: Path, scheduler: str, lines: Sequence[Mapping[str, Any]]) -> None:

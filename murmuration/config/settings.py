@@ -114,6 +114,11 @@ class RecordChoice(ReadRecords):
 
     record: Switch = setting(False, "store what each scheduler did, and play no scheduler that has a valid record")
     again: Switch = setting(False, "with record=true, play and record all chosen schedulers anew")
+    renew: Count | None = setting(
+        None,
+        "with record=true, play this many episodes of schedulers whose source files have changed since they were "
+        "recorded; a record that they repeat is kept, under the hash of the new files",
+    )
 
     @property
     def recorded_names(self) -> Sequence[str]:

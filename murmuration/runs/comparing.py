@@ -29,6 +29,7 @@ from murmuration.config.inputs import (
 )
 from murmuration.config.provenance import add_provenance, trace_hashes
 from murmuration.records.recorded import Recorded, consult_records
+from murmuration.records.renewing import renew_records
 from murmuration.reports.report import run_comparison, write_report
 from murmuration.reports.webpage import PageExtras
 from murmuration.runs.spreading import find_spread
@@ -73,6 +74,8 @@ def play_comparison(
     about = describe_task(run.problem, inputs, run.split, len(workloads))
     if folder is not None:
         add_provenance(folder, traces=trace_hashes(inputs.source), **about)
+    for line in renew_records(run, about, built, workloads, inputs.setup, inputs.seed):
+        wide_console(quiet=quiet).print(line)
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
     schedulers = {**(built_before or {}), **{name: each for name, each in built.items() if name not in taken}}

@@ -123,6 +123,23 @@ def test_what_is_recorded_is_not_played_again(play, recorded):
     assert list_recorded(archive) == ["fifo", "las", "random", "srtf"]
 
 
+def test_a_record_that_changed_code_repeats_is_renewed(play, recorded):
+    """Both have another hash; one has other figures too, which say that the code decides otherwise now."""
+    archive, _ = recorded
+    kept = rewrite(archive, "srtf", lambda header, episodes: header.update(sources="0" * 12))
+    rewrite(
+        archive, "las", lambda header, episodes: (header.update(sources="0" * 12), episodes[0].update(num_rounds=1))
+    )
+    done, results = play("scheduler=[srtf,las]", "record=true", "renew=2")
+    assert done.code == 0, done.err
+    assert "srtf: its record is renewed, as 2 of 6 episodes are played as before" in done.out
+    assert "las: its record is not renewed: " in done.out
+    assert [row["scheduler"] for row in results["schedulers"] if "remark" in row] == ["las"]
+    header = read_record(archive, "srtf").header
+    assert header.sources == hash_sources(header.configuration)
+    assert read_member(archive, "srtf").splitlines()[1:] == kept.splitlines()[1:]
+
+
 def rewrite(archive, scheduler, change):
     """Change the plain values of a record, and its checksum; return the new text."""
     header, *episodes = [json.loads(line) for line in read_member(archive, scheduler).splitlines()]

@@ -23,7 +23,7 @@ OWN = "+own._target_=tests.unit.config.test_build.Shortest"
         (["++foo.bar=3"], "error: foo: no such key; there are: again, cluster, "),
         (["+sed=3"], "error: sed: no such key, did you mean seed?"),
         (["+own.foo=1"], "error: own: no such key; there are: "),
-        (["trainer.iterations=3"], "error: trainer: no such key, did you mean again?; there are: "),
+        (["trainer.iterations=3"], "error: trainer: no such key, did you mean renew?; there are: "),
         ([OWN, "schedulers.own.foo=1"], "error: schedulers.own: own is a scheduler of your own"),
         ([OWN, "own.foo=1"], "takes no foo; it takes: depth"),
         ([OWN.replace("own.", "fifo.")], "error: fifo: is a scheduler of the library and one of your own"),

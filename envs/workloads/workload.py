@@ -248,8 +248,8 @@ class Workload:
         if len(without):
             raise TraceError(
                 f"workload {self.name}: {self.label(int(without[0]))} has no time limit ({len(without):,} of "
-                f"{len(self):,} jobs), and information.work is limit; give workload.default_limits, or set "
-                "scenario.information.work to exact, estimate, predicted or none"
+                f"{len(self):,} jobs), and information.work is limit; state its limit (workload.limits=trace, "
+                "workload.reader.default_limits), or set information.work to exact, estimate, predicted or none"
             )
 
     @property

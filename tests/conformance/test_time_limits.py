@@ -157,7 +157,7 @@ def test_srtf_orders_by_limits_and_easy_plans_with_them(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_job_without_a_limit_is_refused_where_limits_are_all_that_is_known(engine):
     with pytest.raises(
-        TraceError, match=r"job 1 has no time limit \(1 of 2 jobs\), and information.work is limit; give"
+        TraceError, match=r"job 1 has no time limit \(1 of 2 jobs\), and information.work is limit; state"
     ):
         play(Las(), (0, 1, 1, 1), (0, 1, 1, np.inf), information=Information("limit"), engine=engine)
 

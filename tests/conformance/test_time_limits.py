@@ -62,13 +62,13 @@ def check_limits(result: RunResult) -> None:
     """Assert from the log that each job holds GPUs no longer than its limit, and ends there if it says so."""
     began: dict[int, float] = {}
     for event in result.log.events:
-        job, kind, time = int(event["job"]), EventKind(int(event["kind"])), float(event["time"])
-        if kind is EventKind.START:
+        job, what, time = int(event["job"]), EventKind(int(event["kind"])), float(event["time"])
+        if what is EventKind.START:
             began[job] = time
-        if kind in (EventKind.STOP, EventKind.INTERRUPT, EventKind.FINISH, EventKind.LIMIT):
+        if what in (EventKind.STOP, EventKind.INTERRUPT, EventKind.FINISH, EventKind.LIMIT):
             deadline = began.pop(job) + result.workload.spec(job).time_limit
             assert time <= deadline
-            assert (time == deadline) or kind is not EventKind.LIMIT
+            assert (time == deadline) or what is not EventKind.LIMIT
     assert all(result.end_time <= began[job] + result.workload.spec(job).time_limit for job in began)
 
 

@@ -63,8 +63,6 @@ class ReferenceSimulator:
         noise, self._scheduler_seed, outages, samples = np.random.SeedSequence(seed).spawn(4)
         self.rules = self.shown = ReferenceRules(workload, setup)  # those of the world, and those that views show
         check_placeable(workload, self.rules.table)
-        if self.scenario.information.work == "limit":
-            workload.check_limits()
         hidden, predicted = self.rules.hidden, self.scenario.information.work == "predicted"
         self.beliefs = ReferenceBeliefs(setup, workload, self.rules.table, samples) if hidden else None
         self.jobs = jobs_of(workload, self.scenario, np.random.default_rng(noise))
@@ -256,14 +254,10 @@ class ReferenceSimulator:
         count = 0
         while due := [job for job in self.running() if job.finish <= self.time]:
             job = min(due, key=lambda one: (one.finish, one.id))
-            if job.all_done() <= job.deadline:
-                job.deadline = math.inf
-            kind = EventKind.FINISH if job.deadline == math.inf else EventKind.LIMIT
-            job.service, job.status = job.service_at(self.time), JobStatus.DONE
-            job.remaining = job.throughput = 0.0
+            at_limit = job.complete(self.time)
             self.active.remove(job)
             self._give_back(job)
-            self.log_writer.job(self.time, kind, job)
+            self.log_writer.job(self.time, EventKind.LIMIT if at_limit else EventKind.FINISH, job)
             self._no_stall()
             count += 1
         return count
@@ -473,12 +467,10 @@ class ReferenceSimulator:
         submitted = self.jobs[: self.num_submitted]
         records, limit_times = np.zeros(len(submitted), RECORD), np.full(len(submitted), math.nan)
         for record, job in zip(records, submitted, strict=True):
-            record["job"] = job.id
-            record["submit_time"] = job.spec.submit_time
+            record["job"], record["submit_time"] = job.id, job.spec.submit_time
             record["start_time"] = job.start
-            done, at_limit = job.status is JobStatus.DONE, job.deadline < math.inf
-            record["finish_time"] = job.finish if done and not at_limit else math.nan
-            limit_times[job.id] = job.finish if done and at_limit else math.nan
+            left = (math.nan, job.finish) if job.deadline < math.inf else (job.finish, math.nan)
+            record["finish_time"], limit_times[job.id] = left if job.status is JobStatus.DONE else (math.nan, math.nan)
             record["attained_service"] = job.service_at(self.time)
             record["num_restarts"] = job.num_restarts
             record["num_preemptions"] = job.num_preemptions

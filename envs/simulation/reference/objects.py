@@ -184,6 +184,14 @@ class Job:
         """Time at which the last sample will have been processed at the present throughput."""
         return self.synced + self.remaining / self.throughput if self.throughput > 0 else math.inf
 
+    def complete(self, time: Seconds) -> bool:
+        """End at `time`, done or at the time limit; return whether at the limit."""
+        if self.all_done() <= self.deadline:
+            self.deadline = math.inf
+        self.service, self.status = self.service_at(time), JobStatus.DONE
+        self.remaining = self.throughput = 0.0
+        return self.deadline < math.inf
+
     def wait(self) -> None:
         """Return to the queue; the caller has given back the shares."""
         self.status = JobStatus.QUEUED
@@ -249,7 +257,9 @@ class Job:
 
 
 def jobs_of(workload: Workload, scenario: Scenario, rng: np.random.Generator) -> list[Job]:
-    """Make all jobs of a workload, not yet submitted."""
+    """Make all jobs of a workload, not yet submitted; each has a time limit where nothing else is known of its work."""
+    if scenario.information.work == "limit":
+        workload.check_limits()
     errors = [1.0] * len(workload)
     if scenario.information.work == "estimate":
         errors = np.exp(scenario.information.error * rng.standard_normal(len(workload))).tolist()

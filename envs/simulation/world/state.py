@@ -392,17 +392,8 @@ class State:
     def _clear(self, b: int, scenario: Scenario) -> None:
         nodes, shares = self.nodes[b], self.shares[b]
         nodes["free"] = nodes["num_gpus"]
-        for field in (
-            "num_jobs",
-            "uneven",
-            "short",
-            "claimed_cpus",
-            "claimed_memory",
-            "dirty",
-            "planned",
-            "down",
-            "outages",
-        ):
+        counts = *("num_jobs", "uneven", "short", "claimed_cpus", "claimed_memory"), *("dirty", "planned", "down")
+        for field in (*counts, "outages"):
             nodes[field] = 0
         nodes["first_share"] = -1
         nodes["finish"] = np.inf

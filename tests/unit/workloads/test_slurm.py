@@ -238,7 +238,7 @@ def test_limits_end_jobs_unless_they_are_lifted(write, cluster, ideal):
         assert [job.priority for job in workload] == [4294901000.0] * 2
     assert limits == {"trace": [7200.0, math.inf], "none": [math.inf] * 2}
     with pytest.raises(TraceError, match=r"workload\.limits is 'all'; it must be trace or none"):
-        TraceSource(cluster, ideal, SlurmTrace(), path=path, limits="all")
+        TraceSource(cluster, ideal, SlurmTrace(), path=path, limits="all")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -264,13 +264,16 @@ def test_raw_ids_alone_and_comma_separated_exports_are_read(write):
     assert (frame["name"].tolist(), frame["num_gpus"].tolist()) == (['a "quoted", name'], [2])
 
 
+TIME = {
+    "submission": 1709539200, "eligible": 1709539260, "elapsed": 90061,
+    "limit": {"set": True, "infinite": False, "number": 3000},
+}  # fmt: skip
 ENTRY = {
     "job_id": 12, "name": "a|b", "user": "ann", "account": "vision", "partition": "gpu", "qos": "high",
     "allocation_nodes": 1, "priority": {"set": True, "infinite": False, "number": 77},
     "array": {"job_id": 10, "task_id": {"set": True, "infinite": False, "number": 2},
               "limits": {"max": {"running": {"tasks": 5}}}},
-    "time": {"submission": 1709539200, "eligible": 1709539260, "elapsed": 90061,
-             "limit": {"set": True, "infinite": False, "number": 3000}},
+    "time": TIME,
     "state": {"current": ["COMPLETED"]},
     "tres": {"allocated": [{"type": "cpu", "name": "", "count": 8}, {"type": "gres", "name": "gpu:a100", "count": 2}]},
 }  # fmt: skip
@@ -278,7 +281,7 @@ ENTRY = {
 
 def test_json_is_read(write):
     old = ENTRY | {"job_id": 13, "array": {"job_id": 0, "task_id": None}, "priority": 5, "state": {"current": "FAILED"}}
-    old["time"] = ENTRY["time"] | {"limit": {"set": True, "infinite": True, "number": 0}}
+    old["time"] = TIME | {"limit": {"set": True, "infinite": True, "number": 0}}
     text = json.dumps({"meta": {}, "jobs": [ENTRY, old, 3]})
     frame, report = SlurmTrace(gpu_types={"a100": "A100"}).read(write("jobs.json", text))
     assert frame["id"].tolist() == ["10_2", "13"]

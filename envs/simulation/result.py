@@ -1,5 +1,6 @@
 """The result of one run."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -81,7 +82,7 @@ class RunResult:
     limited: LimitedTime | None = None  # None if the run did not measure it
     end_reason: EndReason = EndReason.DONE
     progress_time: Seconds = 0.0  # when net progress was last seen, if the run ended for lack of it
-    limit_times: FloatArray | None = None  # float64[num_records]: ends of jobs at their time limits; NaN for others
+    limit_times: FloatArray | None = None  # float64[num_jobs]: ends of jobs at their time limits; NaN for others
 
     @property
     def finished(self) -> npt.NDArray[np.bool_]:
@@ -92,16 +93,14 @@ class RunResult:
     @property
     def at_limit(self) -> npt.NDArray[np.bool_]:
         """bool[num_records]: the jobs that ended at their time limits."""
-        if self.limit_times is None:
-            return np.zeros(len(self.records), np.bool_)
-        ended: npt.NDArray[np.bool_] = ~np.isnan(self.limit_times)
+        ended: npt.NDArray[np.bool_] = ~(np.isnan(self.left_times) | self.finished)
         return ended
 
     @property
     def left_times(self) -> FloatArray:
         """float64[num_records]: when each job finished or ended at its time limit; NaN for unfinished jobs."""
         finish: FloatArray = self.records["finish_time"]
-        return finish if self.limit_times is None else np.where(np.isnan(finish), self.limit_times, finish)
+        return finish if self.limit_times is None else np.fmax(finish, self.limit_times[self.records["job"]])
 
     @property
     def num_unfinished(self) -> int:
@@ -130,7 +129,7 @@ class RunResult:
         return f"{self.workload.name} ended at round {self.num_rounds}: {why}; unfinished: jobs {names}{more}"
 
     def __iter__(self) -> Iterator[JobRecord]:
-        for place, row in enumerate(self.records):
+        for row, left, at_limit in zip(self.records, self.left_times.tolist(), self.at_limit, strict=True):
             yield JobRecord(
                 job=self.workload.spec(int(row["job"])),
                 start_time=float(row["start_time"]),
@@ -139,7 +138,7 @@ class RunResult:
                 num_restarts=int(row["num_restarts"]),
                 num_preemptions=int(row["num_preemptions"]),
                 num_interruptions=int(row["num_interruptions"]),
-                limit_time=float("nan") if self.limit_times is None else float(self.limit_times[place]),
+                limit_time=left if at_limit else math.nan,
             )
 
     def check_conservation(self) -> None:

@@ -7,15 +7,29 @@ import numpy as np
 import pytest
 
 from baselines import Fifo, Las, Srtf
+from baselines.starling.market import StarlingMarket
 from envs.evaluation.audit import Audit
 from envs.options.rules import CHANGES
 from envs.performance import IdealModel
-from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
+from envs.simulation import (
+    EndReason,
+    EventKind,
+    FifoMarket,
+    Information,
+    RunResult,
+    Scenario,
+    Setup,
+    Simulator,
+    run_episode,
+)
 from envs.simulation.reference import ReferenceSimulator
-from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec, TraceError
+from envs.types import ClusterSpec, ImpossibleResultError, JobSpec, MurmurationError, NodeSpec, TraceError
 from envs.workloads import Workload
+from tests.conformance.constrained_worlds import HALLS, halls_workload
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.conformance.test_reference import compare_results, play_both
+from tests.conformance.worlds import Curved
+from tests.unit.bidding.bidders import Bidder, loud, rolled_out
 from tests.unit.options.test_reference import play as play_options
 from tests.unit.options.worlds import begun, random_rules
 
@@ -69,7 +83,8 @@ def check_limits(result: RunResult) -> None:
             deadline = began.pop(job) + result.workload.spec(job).time_limit
             assert time <= deadline
             assert (time == deadline) or what is not EventKind.LIMIT
-    assert all(result.end_time <= began[job] + result.workload.spec(job).time_limit for job in began)
+    if result.end_reason is EndReason.DONE:  # a run that was given up lets no job end up to its horizon
+        assert all(result.end_time <= began[job] + result.workload.spec(job).time_limit for job in began)
 
 
 def test_options_see_and_do_the_same_in_both_engines():
@@ -180,3 +195,29 @@ def test_limits_that_no_job_reaches_change_no_log():
 def test_a_job_that_states_nonsense_is_refused(given, said):
     with pytest.raises(MurmurationError, match=said):
         JobSpec(0, 0.0, 1, 1.0, "any", **given)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_bids_are_the_same_as_agents_and_as_a_scheduler(seed):
+    """A scheduler of bids plays on snapshots, which take what limits leave for the truth."""
+    rng = np.random.default_rng(seed)
+    limited = [replace(job, time_limit=float(rng.uniform(10, 90))) for job in halls_workload(seed)]
+    setup = Setup(HALLS, Curved(), Scenario(restart_delay=2.0, horizon=1e7, information=Information("limit")))
+    for market in (FifoMarket(), StarlingMarket()):
+        batch = rolled_out(loud, market, setup, Workload.of(limited), seed)
+        result = run_episode(Bidder(loud, market), Simulator(Workload.of(limited), setup))
+        assert batch.state.log(0) == result.log
+        assert result.at_limit.any()
+
+
+def test_the_audit_finds_a_job_that_stays_beyond_its_limit_or_ends_before_it():
+    result = play(Fifo(), (0, 2, 10, 4), (1, 2, 5, 5))
+    setup = Setup(ONE_NODE, IdealModel(), Scenario(restart_delay=0.0))
+    Audit(setup).check(result)
+    for limit in (3.0, 5.0):
+        changed = result.workload.jobs.copy()
+        changed["time_limit"][0] = limit
+        with pytest.raises(ImpossibleResultError, match=rf"GPUs from t = 0 to 4 s, with a time limit of {limit:g} s"):
+            Audit(setup).check(replace(result, workload=replace(result.workload, jobs=changed)))
+    with pytest.raises(ImpossibleResultError, match="different jobs that ended at their time limits"):
+        Audit(setup).check(replace(result, limit_times=None))

@@ -89,6 +89,10 @@ class SlurmTrace:
         if "Partition" in table.columns:
             columns["pool"] = table.text("Partition")
         columns |= self._limits(table)
+        if "time_limit" in columns:  # what a job that timed out needed is unknown, but it was more than its limit
+            beyond = columns["time_limit"] * (1.0 + 1e-6)
+            timed_out = (table.text("State") == "TIMEOUT") & (duration >= 0.99 * beyond)
+            columns["duration"] = np.where(timed_out, np.maximum(duration, beyond), duration)
         columns |= _shown(table, submit, self.timezone)
         notes += _say_shown(columns, table)
         if self.gpu_types:

@@ -229,6 +229,8 @@ def test_what_users_state_is_read(write):
 
 
 def test_limits_end_jobs_unless_they_are_lifted(write, cluster, ideal):
+    timed_out = full(3, state="TIMEOUT", elapsed="02:00:00"), full(4, state="TIMEOUT", elapsed="02:00:31")
+    assert read(write, *timed_out, header=FULL)[0]["duration"].tolist() == [pytest.approx(7200.0072, abs=1e-9), 7231.0]
     path = str(write("jobs.txt", FULL + full(1) + full(2, limit="UNLIMITED")))
     limits = {}
     for setting in ("trace", "none"):

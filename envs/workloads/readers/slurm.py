@@ -88,9 +88,10 @@ class SlurmTrace:
         notes = ["failed, cancelled and timed-out jobs are kept with the time that they ran"] if not self.states else []
         if "Partition" in table.columns:
             columns["pool"] = table.text("Partition")
-        columns |= self._limits(table)
-        if "time_limit" in columns:  # what a job that timed out needed is unknown, but it was more than its limit
-            beyond = columns["time_limit"] * (1.0 + 1e-6)
+        limits = self._limits(table)
+        columns |= limits
+        if limits:  # what a job that timed out needed is unknown, but it was more than its limit
+            beyond = limits["time_limit"] * (1.0 + 1e-6)
             timed_out = (table.text("State") == "TIMEOUT") & (duration >= 0.99 * beyond)
             columns["duration"] = np.where(timed_out, np.maximum(duration, beyond), duration)
         columns |= _shown(table, submit, self.timezone)

@@ -130,6 +130,9 @@ def write_error(now: float, text: str) -> bytes:
 
 def _job(spec: JobSpec) -> dict[str, Any]:
     values = {name: getattr(spec, name) for name in JOB_FIELDS}
+    for name, none in (("time_limit", math.inf), ("priority", 0.0)):
+        if values[name] == none:
+            del values[name]
     return values | {"work": _known(spec.work), "plan": None if spec.plan is None else asdict(spec.plan)}
 
 
@@ -292,6 +295,9 @@ def _read_job(job: int, entry: Entry) -> JobSpec:
     for name in ("tenant", "name", "user"):
         if found := entry.optional(name):
             values[name] = found.text()
+    for name in ("time_limit", "priority"):
+        if found := entry.optional(name):
+            values[name] = found.number(most=LARGEST)
     if found := entry.optional("guaranteed"):
         values["guaranteed"] = found.switch()
     if found := entry.optional("plan"):

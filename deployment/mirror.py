@@ -148,7 +148,8 @@ class Mirror:
         shares: whether the cluster can let two jobs hold the same GPUs.
 
     Raises:
-        MurmurationError: the setup wants profiles, or lets jobs share GPUs where the cluster cannot.
+        MurmurationError: the setup wants profiles or work by time limits, or lets jobs share GPUs where the cluster
+            cannot.
     """
 
     def __init__(
@@ -165,6 +166,11 @@ class Mirror:
             raise MurmurationError(
                 "information.throughput is profiled: no profiles were taken on this cluster; set "
                 "information.throughput=observed, so that jobs show their throughputs while they run, or exact"
+            )
+        if information.work == "limit":
+            raise MurmurationError(
+                "information.work is limit: a cluster does not tell yet when its jobs reach their time limits; set "
+                "information.work to exact, estimate, predicted or none"
             )
         if setup.scenario.sharing != "off" and not shares:
             raise MurmurationError(
@@ -341,6 +347,8 @@ class Mirror:
         for name in ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch", "guaranteed"):
             rows[name] = [getattr(spec, name) for spec in self.jobs]
         rows["work"] = np.where(np.isnan(rows["work"]), 1.0, rows["work"])
+        rows["priority"] = [spec.priority for spec in self.jobs]
+        rows["time_limit"] = [spec.time_limit if math.isfinite(spec.time_limit) else 0.0 for spec in self.jobs]
         rows["duration"] = np.nan
         for name, known in (("model", self.models), ("tenant", self.tenants)):
             places = {each: i for i, each in enumerate(known)}

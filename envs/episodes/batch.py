@@ -126,6 +126,8 @@ class EpisodeBatch(ABC):
             )
         table = self._table_for(workload)
         check_runnable(workload, self.cluster, table)
+        if self.scenario.information.work == "limit":
+            workload.check_limits()
         self.workloads[b], self._tables[b] = workload, table
         state = self.hidden.state if self.hidden else self.state
         state.load(b, workload, self._bounded(workload, table), table, rng)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from envs.metrics.timeline import counted_once, owner_leaves, segments
 from envs.performance import find_throughput
-from envs.simulation import EventKind, RunResult, Setup
+from envs.simulation import EndReason, EventKind, RunResult, Setup
 from envs.simulation.world.throughput import level_nodes, node_level
 from envs.types import BoolArray, Configuration, ExecutionPlan, FloatArray, ImpossibleResultError, IntArray
 from envs.workloads import Workload
@@ -51,6 +51,7 @@ class Audit:
     - order: time never falls, every job arrives, starts, changes and ends in an order that the rules allow, and the
       records say the same as the log;
     - capacity: at no instant do jobs hold more GPUs of a node than it has, and none of a node that is down;
+    - limits: no job holds GPUs longer than its time limit allows, and those that end at it have held them for as long;
     - GPU-seconds: the attained service of each job is the sum over the log of GPUs times time;
     - work: a finished job had its placements for long enough to process its samples at the throughput alone. Where
       nothing slows a placement down (no shared cores or memory, contention or failures), the samples are exactly the
@@ -80,6 +81,7 @@ class Audit:
         check_order(result)
         check_capacity(result)
         check_service(result)
+        check_limits(result)
         placements = self.check_work(result)
         return AuditCounts(len(result.log), len(result.records), placements)
 
@@ -188,6 +190,10 @@ def _check_records(result: RunResult, own: npt.NDArray[np.void], first: BoolArra
         times = np.full(count, np.nan)
         times[rows["job"]] = rows["time"]
         _compare(result, name, times)
+    at_limit = np.zeros(count, np.bool_)
+    at_limit[own["job"][own["kind"] == EventKind.LIMIT]] = True
+    if not np.array_equal(at_limit, result.at_limit):
+        raise _error(result, "its log and its records name different jobs that ended at their time limits")
     for name, event in (("num_preemptions", EventKind.STOP), ("num_interruptions", EventKind.INTERRUPT)):
         _compare(result, name, np.bincount(own["job"][own["kind"] == event], minlength=count))
 
@@ -290,6 +296,36 @@ def check_service(result: RunResult) -> None:
     wrong = ~np.isclose(service, recorded, rtol=TOLERANCE, atol=16 * gpus * np.spacing(result.end_time) + 1e-9)
     if wrong.any():
         _refuse(result, wrong, "held GPUs for {0:g} GPU-seconds, its record says {1:g}", service, recorded)
+
+
+def check_limits(result: RunResult) -> None:
+    """Check that jobs leave their GPUs by their time limits, which count from the start after each wait.
+
+    Raises:
+        ImpossibleResultError: they do not; names the job and both figures.
+    """
+    if not (result.workload.limited or result.at_limit.any()):
+        return
+    events = result.log.events
+    own = events[np.isin(events["kind"], (EventKind.RESIZE, EventKind.DOWN, EventKind.UP), invert=True)]
+    own = own[np.argsort(own["job"], kind="stable")]
+    starts = np.flatnonzero(own["kind"] == EventKind.START)
+    following = np.minimum(starts + 1, len(own) - 1)
+    ends = (following > starts) & (own["job"][following] == own["job"][starts])
+    jobs = own["job"][starts]
+    left = np.where(ends, own["time"][following], result.end_time)
+    limit = result.workload.jobs["time_limit"][jobs]
+    deadline = np.where(limit > 0, own["time"][starts] + limit, np.inf)
+    at_limit = ends & (own["kind"][following] == EventKind.LIMIT)
+    regular = ends | (result.end_reason == EndReason.DONE)  # a run that was given up lets no job end up to its horizon
+    wrong = (regular & (left > deadline)) | (at_limit & (left != deadline))
+    if wrong.any():
+        place = int(np.flatnonzero(wrong)[0])
+        raise _error(
+            result,
+            f"job {jobs[place]} held GPUs from t = {own['time'][starts[place]]:g} to {left[place]:g} s, with a time "
+            f"limit of {limit[place]:g} s",
+        )
 
 
 def stays(result: RunResult, start_delays: FloatArray, restart_delays: FloatArray) -> npt.NDArray[np.void]:

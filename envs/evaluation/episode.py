@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from envs.metrics import (
     Summary,
+    departures,
     figures_of_jobs,
     finish_time_fairness,
     finished_jobs,
@@ -67,6 +68,7 @@ class EpisodeFigures:
         decision_seconds: CPU time of the scheduler.
         chose_batches: whether the scheduler chose a batch size.
         named_plans: whether the scheduler named an execution plan.
+        num_at_limit: number of measured jobs that ended at their time limits.
         remark: what is to be said of figures that were recorded earlier, if anything.
     """
 
@@ -80,6 +82,7 @@ class EpisodeFigures:
     decision_seconds: float
     chose_batches: bool
     named_plans: bool = False
+    num_at_limit: int = 0
     remark: Remark | None = None
 
     @classmethod
@@ -92,7 +95,7 @@ class EpisodeFigures:
             jobs[name] = records[name]
         jobs["wait"], jobs["rho"] = waits(run)[measured], finish_time_fairness(run)[measured]
         last = run.workload.jobs["submit_time"][-1]
-        finish = np.where(np.isnan(jobs["finish_time"]), run.end_time, jobs["finish_time"])
+        finish = departures(run)[measured]
         return cls(
             workload=run.workload,
             jobs=jobs,
@@ -104,6 +107,7 @@ class EpisodeFigures:
             decision_seconds=run.decision_seconds,
             chose_batches=bool((run.log.events["batch_size"] > 0).any()),
             named_plans=bool((run.log.events["plan"] >= 0).any()),
+            num_at_limit=int(run.at_limit[measured].sum()),
         )
 
     @cached_property

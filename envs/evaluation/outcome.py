@@ -24,6 +24,5 @@ class Outcome(NamedTuple):
         All runs with unfinished jobs end at the horizon then, so that the mean JCT includes the cost of not running
         them.
         """
-        measured = result.records[result.records["measured"]]
-        mean_jct = float(censored_completion_times(measured, result.end_time).mean())
+        mean_jct = float(censored_completion_times(result)[result.records["measured"]].mean())
         return cls(result.num_unfinished if math.isinf(scenario.horizon) else 0, mean_jct)

@@ -30,6 +30,7 @@ from envs.metrics.summary import (
 from envs.metrics.timeline import (
     SEGMENT,
     WAIT,
+    departures,
     find_waits,
     gpus_held,
     jobs_in_system,
@@ -46,6 +47,7 @@ __all__ = [
     "average_contention",
     "bounded_slowdowns",
     "censored_completion_times",
+    "departures",
     "figures_of_jobs",
     "find_waits",
     "finish_time_fairness",

@@ -108,8 +108,13 @@ class Relaxation:
                 best[row], per_gpu[row] = np.minimum(curve, limit[sizes]).max(), (curve / sizes).max(axis=1)
         with np.errstate(divide="ignore"):
             demand = jobs["work"][:, None] / per_gpu[job_class] / most_together(workload, setup)
+        alone = jobs["work"] / best[job_class]
+        if workload.limited:  # a job that reaches its limit has had its fewest GPUs for so long, two at most on each
+            limit = np.where(jobs["time_limit"] > 0, jobs["time_limit"], np.inf)
+            held = limit * jobs["min_gpus"] / (2 if setup.scenario.sharing == "pairs" else 1)
+            alone, demand = np.minimum(alone, limit), np.minimum(demand, held[:, None])
         counts = np.array(list(cluster.gpus_by_type.values()), dtype=np.int64)
-        return cls(jobs["submit_time"].copy(), jobs["work"] / best[job_class], demand, counts)
+        return cls(jobs["submit_time"].copy(), alone, demand, counts)
 
     def of_jobs(self, jobs: IntArray) -> "Relaxation":
         """Return the relaxation of some of the jobs. It stays a bound, as leaving out jobs can only help the others."""

@@ -21,10 +21,12 @@ def job_completion_times(records: JobRecords) -> FloatArray:
     return np.asarray(records["finish_time"] - records["submit_time"], dtype=np.float64)
 
 
-def censored_completion_times(records: JobRecords, end_time: Seconds) -> FloatArray:
-    """JCT in seconds, where unfinished jobs count until the end of the run: a lower bound on their JCT."""
-    finish = np.where(np.isnan(records["finish_time"]), end_time, records["finish_time"])
-    return np.asarray(finish - records["submit_time"], dtype=np.float64)
+def censored_completion_times(result: RunResult) -> FloatArray:
+    """Time in the system in seconds: the JCT, and of unfinished jobs, the time until the end of the run, a lower bound.
+
+    A job that ended at its time limit counts until then.
+    """
+    return np.asarray(departures(result) - result.records["submit_time"], dtype=np.float64)
 
 
 def waits(result: RunResult) -> FloatArray:

@@ -7,6 +7,7 @@ import numpy as np
 
 from envs.metrics import cluster as cluster_metrics
 from envs.metrics import jobs as job_metrics
+from envs.metrics.timeline import departures
 from envs.simulation.result import RunResult
 from envs.types import FloatArray, IntArray, Seconds
 
@@ -69,11 +70,10 @@ def makespan(result: RunResult) -> Seconds:
 
     An unfinished job counts as finished at the end of the run, so the figure is then a lower bound.
     """
-    records = result.records[result.records["measured"]]
-    if not len(records):
+    measured = result.records["measured"]
+    if not measured.any():
         return float("nan")
-    finish = np.where(np.isnan(records["finish_time"]), result.end_time, records["finish_time"])
-    return float(finish.max() - records["submit_time"].min())
+    return float(departures(result)[measured].max() - result.records["submit_time"][measured].min())
 
 
 def finished_jobs(result: RunResult) -> IntArray:
@@ -102,11 +102,11 @@ def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
     limits = limit_shares(result)
     return Summary(
         num_measured=len(measured),
-        num_unfinished=len(measured) - len(own),
+        num_unfinished=int(np.isnan(result.left_times[records["measured"]]).sum()),
         **figures_of_jobs(
             records[chosen], job_metrics.finish_time_fairness(result)[chosen], job_metrics.waits(result)[chosen]
         ),
-        mean_jct_censored=mean(job_metrics.censored_completion_times(measured, result.end_time)),
+        mean_jct_censored=mean(job_metrics.censored_completion_times(result)[records["measured"]]),
         makespan=makespan(result),
         utilisation=cluster_metrics.utilisation(result),
         fragmentation=cluster_metrics.fragmentation(result),

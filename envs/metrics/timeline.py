@@ -165,6 +165,6 @@ def jobs_waiting(result: RunResult) -> tuple[FloatArray, IntArray]:
 
 
 def departures(result: RunResult) -> FloatArray:
-    """float64[num_records]: finish times, in seconds; the end of the run for unfinished jobs."""
-    finish: FloatArray = result.records["finish_time"]
-    return np.where(np.isnan(finish), result.end_time, finish)
+    """float64[num_records]: ends of jobs, in seconds, also at their time limits; of the run for unfinished jobs."""
+    left = result.left_times
+    return np.where(np.isnan(left), result.end_time, left)

@@ -75,7 +75,8 @@ def gantt(result: RunResult) -> Figure:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(5, 1))
     draw_boxes(above, result, held, axis)
     draw_load(below, result, axis)
-    unfinished = f", {result.num_unfinished} unfinished" if result.num_unfinished else ""
+    counts = (result.num_unfinished, "unfinished"), (int(result.at_limit.sum()), "ended at their limit")
+    unfinished = "".join(f", {number} {what}" for number, what in counts if number)
     part = f"; first {len(held)} stays of {len(segments(result.log, result.end_time))}" if cut else ""
     title = f"{result.scheduler} on {result.workload.name}: {len(result.records)} jobs{unfinished}{part}"
     above.set_title(plot_text(title), loc="left")

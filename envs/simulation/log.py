@@ -21,6 +21,7 @@ class EventKind(IntEnum):
     STOP = 5  # a decision took the job off its GPUs; it waits again
     START = 6  # a decision gave a waiting job GPUs
     RESIZE = 7  # a decision changed a running job's GPUs, plan, batch size, cores or memory
+    LIMIT = 8  # the job reached its time limit and left; within an instant, in the place of FINISH
 
 
 EVENT = np.dtype(

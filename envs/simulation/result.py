@@ -1,5 +1,6 @@
 """The result of one run."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -8,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.simulation.log import EventKind, EventLog
-from envs.types import ClusterSpec, ConservationError, IntArray, JobRecord, Seconds
+from envs.types import ClusterSpec, ConservationError, FloatArray, IntArray, JobRecord, Seconds
 from envs.workloads import Workload
 
 
@@ -81,6 +82,7 @@ class RunResult:
     limited: LimitedTime | None = None  # None if the run did not measure it
     end_reason: EndReason = EndReason.DONE
     progress_time: Seconds = 0.0  # when net progress was last seen, if the run ended for lack of it
+    limit_times: FloatArray | None = None  # float64[num_jobs]: ends of jobs at their time limits; NaN for others
 
     @property
     def finished(self) -> npt.NDArray[np.bool_]:
@@ -89,9 +91,21 @@ class RunResult:
         return finished
 
     @property
+    def at_limit(self) -> npt.NDArray[np.bool_]:
+        """bool[num_records]: the jobs that ended at their time limits."""
+        ended: npt.NDArray[np.bool_] = ~(np.isnan(self.left_times) | self.finished)
+        return ended
+
+    @property
+    def left_times(self) -> FloatArray:
+        """float64[num_records]: when each job finished or ended at its time limit; NaN for unfinished jobs."""
+        finish: FloatArray = self.records["finish_time"]
+        return finish if self.limit_times is None else np.fmax(finish, self.limit_times[self.records["job"]])
+
+    @property
     def num_unfinished(self) -> int:
         """Number of jobs that the horizon cut off or that never started."""
-        return int((~self.finished).sum())
+        return int(np.isnan(self.left_times).sum())
 
     @property
     def num_not_arrived(self) -> int:
@@ -104,7 +118,7 @@ class RunResult:
 
         It names the jobs declared unfinished, the first `NAMED_JOBS` of them.
         """
-        jobs = self.records["job"][~self.finished].tolist()
+        jobs = self.records["job"][np.isnan(self.left_times)].tolist()
         if not jobs or self.end_reason not in (EndReason.STALLED, EndReason.NO_PROGRESS):
             return ""
         names = ", ".join(str(job) for job in jobs[:NAMED_JOBS])
@@ -115,7 +129,7 @@ class RunResult:
         return f"{self.workload.name} ended at round {self.num_rounds}: {why}; unfinished: jobs {names}{more}"
 
     def __iter__(self) -> Iterator[JobRecord]:
-        for row in self.records:
+        for row, left, at_limit in zip(self.records, self.left_times.tolist(), self.at_limit, strict=True):
             yield JobRecord(
                 job=self.workload.spec(int(row["job"])),
                 start_time=float(row["start_time"]),
@@ -124,6 +138,7 @@ class RunResult:
                 num_restarts=int(row["num_restarts"]),
                 num_preemptions=int(row["num_preemptions"]),
                 num_interruptions=int(row["num_interruptions"]),
+                limit_time=left if at_limit else math.nan,
             )
 
     def check_conservation(self) -> None:
@@ -141,15 +156,15 @@ class RunResult:
             return
         listed = np.sort(self.records["job"])
         arrived = np.sort(events["job"][events["kind"] == EventKind.ARRIVE])
-        finished = np.sort(self.records["job"][self.finished])
-        ended = np.sort(events["job"][events["kind"] == EventKind.FINISH])
+        finished = np.sort(self.records["job"][~np.isnan(self.left_times)])
+        ended = np.sort(events["job"][np.isin(events["kind"], (EventKind.FINISH, EventKind.LIMIT))])
         whole = bool(len(listed)) and listed[0] in arrived  # the first job's arrival begins a log
         same = np.array_equal if whole else _has_once
         if not (same(listed, arrived) and same(finished, ended)):
             raise ConservationError(
                 f"{self.scheduler} on {self.workload.name}: {len(arrived)} jobs arrive in the event log and "
-                f"{len(ended)} finish; the records have {len(listed)} ({len(np.unique(listed))} distinct), of which "
-                f"{len(finished)} have finished; jobs were lost or counted twice, which is a bug of the simulator"
+                f"{len(ended)} end; the records have {len(listed)} ({len(np.unique(listed))} distinct), of which "
+                f"{len(finished)} have ended; jobs were lost or counted twice, which is a bug of the simulator"
             )
 
 

@@ -59,8 +59,8 @@ class Rounds:
 class Information:
     """Knowledge that schedulers have of jobs: of their remaining work, and of their throughput.
 
-    Work is exact, an estimate with an error, nothing, or a distribution that the setup's predictor finds from jobs that
-    have ended and from what jobs say of themselves ("predicted").
+    Work is exact, an estimate with an error, nothing, a distribution that the setup's predictor finds from jobs that
+    have ended and from what jobs say of themselves ("predicted"), or what users' time limits leave ("limit").
 
     Where throughput is not exact, a view shows the beliefs of the setup's estimator (`docs/world.md`, "What does a
     scheduler know?"). It learns from statements of users, from profiles, and from jobs that run:
@@ -73,7 +73,7 @@ class Information:
       way what it keeps of that, once for each job beside it and GPU type.
     """
 
-    work: Literal["exact", "estimate", "predicted", "none"] = "exact"
+    work: Literal["exact", "estimate", "limit", "predicted", "none"] = "exact"
     error: float = 0.3  # of estimates of work: standard deviation of the logarithm, drawn once for each job
     throughput: Literal["exact", "profiled", "observed"] = "exact"
     stated_error: float = 0.2  # standard deviations of logarithms
@@ -81,11 +81,18 @@ class Information:
     profiles: int = 3
 
     def __post_init__(self) -> None:
-        if self.work not in ("exact", "estimate", "predicted", "none"):
-            raise MurmurationError(f"information.work is {self.work!r}; it must be exact, estimate, predicted or none")
+        if self.work not in ("exact", "estimate", "limit", "predicted", "none"):
+            raise MurmurationError(
+                f"information.work is {self.work!r}; it must be exact, estimate, limit, predicted or none"
+            )
         if self.throughput not in ("exact", "profiled", "observed"):
             raise MurmurationError(
                 f"information.throughput is {self.throughput!r}; it must be exact, profiled or observed"
+            )
+        if self.work == "limit" and self.hides_throughput:
+            raise MurmurationError(
+                f"information.work is limit and information.throughput {self.throughput}: limits are seconds, which "
+                "only known throughputs turn into work; set information.throughput=exact"
             )
         for name in ("error", "stated_error", "sample_error"):
             if not getattr(self, name) >= 0:

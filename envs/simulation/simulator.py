@@ -58,6 +58,8 @@ class Simulator(WholeEpisode):
         largest = int(workload.jobs["max_gpus"].max())
         table = ThroughputTable.of(setup, workload.models, largest)
         check_runnable(workload, setup.cluster, table)
+        if setup.scenario.information.work == "limit":
+            workload.check_limits()
         state = State.allocate(setup.cluster, len(workload), scenario=setup.scenario)
         hides = setup.scenario.information.hides_throughput
         self.beliefs = Beliefs(setup, workload, table, samples) if hides else None

@@ -18,7 +18,7 @@ class JobSpec:
 
     Raises:
         MurmurationError: numbers of GPUs or batch sizes are not whole or not in order, the submission is negative or
-            after `LATEST_SUBMISSION`, or the work is not positive.
+            after `LATEST_SUBMISSION`, the work or the time limit is not positive, or the priority is not finite.
     """
 
     id: JobId
@@ -36,6 +36,8 @@ class JobSpec:
     name: str = ""  # its own name, which jobs of one kind share
     user: str = ""  # who submitted it
     constraints: Constraints = NO_CONSTRAINTS  # where it may run; those in the name of its model if none are given
+    time_limit: Seconds = math.inf  # the longest time for which it may hold GPUs; it ends there. Infinite: none
+    priority: float = 0.0  # as its user or cluster states it; shown, not enforced
 
     def __post_init__(self) -> None:
         constraints = self.constraints or constraints_of(self.model)
@@ -62,6 +64,12 @@ class JobSpec:
                 f"job {self.name or self.id}: min_gpus, num_gpus and max_gpus are {self.min_gpus}, {self.num_gpus} and "
                 f"{self.max_gpus}; they must satisfy 1 <= min_gpus <= num_gpus <= max_gpus"
             )
+        if not self.time_limit > 0:
+            raise MurmurationError(
+                f"job {self.name or self.id}: time_limit is {self.time_limit} s; it must be positive, or inf for none"
+            )
+        if not math.isfinite(self.priority):
+            raise MurmurationError(f"job {self.name or self.id}: priority is {self.priority}; it must be finite")
         # NaN is allowed: it means that the work is hidden from the scheduler (see envs.scheduling).
         if self.work <= 0 or math.isinf(self.work):
             raise MurmurationError(
@@ -85,6 +93,7 @@ class JobRecord:
     num_restarts: int  # starts, resizes and migrations after the first start
     num_preemptions: int  # times that the scheduler sent it back to the queue
     num_interruptions: int = 0  # times that a failure of one of its nodes stopped it
+    limit_time: Seconds = math.nan  # when it ended at its time limit; `finish_time` is NaN then
 
     @property
     def finished(self) -> bool:

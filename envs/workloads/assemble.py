@@ -40,6 +40,7 @@ class Assembly:
     elastic: float = 1.0
     seed: int = 0
     constraints: ConstraintsSetting = "none"  # whether jobs may run only where the trace says
+    limits: ConstraintsSetting = "none"  # whether jobs end at the time limits that the trace states
     throughputs: ModelThroughputs = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -49,6 +50,8 @@ class Assembly:
             )
         if self.constraints not in ("trace", "none"):
             raise TraceError(f"workload.constraints is {self.constraints!r}; it must be trace or none")
+        if self.limits not in ("trace", "none"):
+            raise TraceError(f"workload.limits is {self.limits!r}; it must be trace or none")
         object.__setattr__(self, "throughputs", ModelThroughputs(self.performance))
 
     def workload(self, frame: "pd.DataFrame", name: str, notes: Sequence[str] = ()) -> Workload:
@@ -80,14 +83,16 @@ class Assembly:
         if "tenant" in frame:
             codes, found = frame["tenant"].factorize(sort=True)
             table["tenant"], tenants = codes, tuple(str(tenant) for tenant in found)
-        if "guaranteed" in frame:
-            table["guaranteed"] = frame["guaranteed"].to_numpy()
+        for column in ("guaranteed", "priority", *(("time_limit",) if self.limits == "trace" else ())):
+            if column in frame:
+                table[column] = frame[column].to_numpy()
+        asked = (*constrained.notes(), *_note_limits(table["time_limit"]))
         return Workload(
             name,
             table,
             models,
             tenants,
-            notes=(*notes, said, *part_note, *constrained.notes(), ranges + range_note(self.elastic)),
+            notes=(*notes, said, *part_note, *asked, ranges + range_note(self.elastic)),
             names=texts_of(frame, "name"),
             plans=tuple(frame["plan"]) if "plan" in frame else (),
             users=texts_of(frame, "user"),
@@ -199,6 +204,17 @@ def texts_of(frame: "pd.DataFrame", column: str) -> tuple[str, ...]:
 def file_prefix(frame: "pd.DataFrame") -> str:
     """Return "<file>: " as the start of a message about a reader's frame; empty if the frame names no file."""
     return f"{frame.attrs[FILE_ATTRIBUTE]}: " if FILE_ATTRIBUTE in frame.attrs else ""
+
+
+def _note_limits(limits: FloatArray) -> tuple[str, ...]:
+    """Return the note on time limits that is printed with results."""
+    own = limits[limits > 0]
+    if not len(own):
+        return ()
+    return (
+        f"{len(own):,} of {len(limits):,} jobs have time limits, at which they end (median {np.median(own) / 3600:.3g} "
+        "h); workload.limits=none lifts this",
+    )
 
 
 def elastic_range(num_gpus: IntArray, factor: float, cluster: ClusterSpec) -> tuple[IntArray, IntArray]:

@@ -53,6 +53,7 @@ class TraceSource:
         by_tenant: cut episodes and windows out of one tenant's jobs each; needs windows.
         constraints: "trace" lets jobs run only on the GPU types, in the pools and on the nodes that the trace says;
             "none" lets them run anywhere.
+        limits: "trace" lets jobs end at the time limits that the trace states; "none" lets them run on.
         recommended_cluster: name of the preset under conf/cluster for which the slice was chosen.
         name: name shown in results; the reader's name if empty.
     """
@@ -77,6 +78,7 @@ class TraceSource:
         windows: Windows | None = None,
         by_tenant: bool = False,
         constraints: ConstraintsSetting = "none",
+        limits: ConstraintsSetting = "none",
         recommended_cluster: str = "",
         name: str = "",
     ) -> None:
@@ -99,9 +101,8 @@ class TraceSource:
         self.windows, self.by_tenant = windows if windows is not None else Windows(), by_tenant
         self._shares = {"train": 0.6, "validation": 0.2, "test": 0.2} if splits is None else dict(splits)
         self._split_days = None if split_days is None else {key: tuple(pair) for key, pair in split_days.items()}
-        self._assembly = Assembly(
-            performance, cluster, reader.gpu_type, reader.gpus_per_node, reader.name, mix, elastic, seed, constraints
-        )
+        where = reader.gpu_type, reader.gpus_per_node, reader.name
+        self._assembly = Assembly(performance, cluster, *where, mix, elastic, seed, constraints, limits)
         check_split(self.name, evaluate_on, self.splits)
         self._evaluation: dict[str, tuple[Workload, ...]] = {}
 

@@ -41,6 +41,8 @@ JOB_COLUMNS = np.dtype(
         ("max_batch", np.int64),
         ("tenant", np.int64),  # index into Workload.tenants
         ("guaranteed", np.bool_),
+        ("time_limit", np.float64),  # seconds on GPUs after which the job ends; 0 for none
+        ("priority", np.float64),  # shown, not enforced
     ]
 )
 NEUTRAL: dict[str, float] = {"duration": np.nan}  # what a column holds that is not used; 0 or false in all others
@@ -104,6 +106,14 @@ class Workload:
             row = int(np.flatnonzero(bad)[0])
             raise TraceError(f"workload {self.name}: job {row}: work is {self.jobs['work'][row]}; it must be positive")
 
+        limits = self.jobs["time_limit"]
+        bad = ~(np.isfinite(limits) & (limits >= 0))
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise TraceError(
+                f"workload {self.name}: job {row}: time_limit is {limits[row]} s; it must be positive, or 0 for none"
+            )
+
     def __len__(self) -> int:
         return len(self.jobs)
 
@@ -126,6 +136,8 @@ class Workload:
             plan=self.plans[job] if self.plans else None,
             tenant=self.tenants[row["tenant"]],
             guaranteed=bool(row["guaranteed"]),
+            time_limit=float(row["time_limit"]) or np.inf,
+            priority=float(row["priority"]),
             name=self.names[job] if self.names else "",
             user=self.users[job] if self.users else "",
         )
@@ -147,8 +159,10 @@ class Workload:
                 "min_batch",
                 "max_batch",
                 "guaranteed",
+                "priority",
             ):
                 row[column] = getattr(job, column)
+            row["time_limit"] = job.time_limit if np.isfinite(job.time_limit) else 0.0
             row["duration"] = np.nan
             row["model"] = models.index(job.model)
             row["tenant"] = tenants.index(job.tenant)
@@ -218,6 +232,25 @@ class Workload:
     def shapes(self) -> bool:
         """Whether constraints of jobs ask for a certain division among nodes, or for whole nodes."""
         return any(constraints_of(model).shapes for model in self.models)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a job has a time limit."""
+        return bool((self.jobs["time_limit"] > 0).any())
+
+    def check_limits(self) -> None:
+        """Assert that every job has a time limit, for schedulers that know run times by them.
+
+        Raises:
+            TraceError: a job has none.
+        """
+        without = np.flatnonzero(self.jobs["time_limit"] == 0)
+        if len(without):
+            raise TraceError(
+                f"workload {self.name}: {self.label(int(without[0]))} has no time limit ({len(without):,} of "
+                f"{len(self):,} jobs), and information.work is limit; state its limit (workload.limits=trace, "
+                "workload.reader.default_limits), or set information.work to exact, estimate, predicted or none"
+            )
 
     @property
     def measured(self) -> npt.NDArray[np.bool_]:

@@ -48,8 +48,10 @@ def captions(runs: Sequence[RunResult]) -> list[str]:
     texts = []
     for run, all_jobs, jct in zip(runs, measured, finished, strict=True):
         mean = f"mean JCT {number(float(jct.mean()) / unit)} {name}" if len(jct) else "no job finished"
-        unfinished = f", {len(all_jobs) - len(jct)} unfinished" if len(all_jobs) > len(jct) else ""
-        texts.append(f"{run.scheduler}: {mean}{unfinished}")
+        ended = int(run.at_limit[run.records["measured"]].sum())
+        unfinished = len(all_jobs) - len(jct) - ended
+        counts = (unfinished, "unfinished"), (ended, "ended at their limit")
+        texts.append(f"{run.scheduler}: {mean}" + "".join(f", {n} {what}" for n, what in counts if n))
     return texts
 
 

@@ -34,6 +34,7 @@ def check_order(result: RunResult) -> None:
             assert running is (kind is not EventKind.START), f"job {job}: {kind.name} while running is {running}"
             running = kind in (EventKind.START, EventKind.RESIZE)
         assert result.finished[job] == (event_kinds[-1] is EventKind.FINISH)
+        assert result.at_limit[job] == (event_kinds[-1] is EventKind.LIMIT)
 
 
 def check_capacity(result: RunResult) -> None:
@@ -82,7 +83,7 @@ def check_waits(result: RunResult) -> None:
     """Check that a job waits whenever it holds no GPUs, at least until its first start."""
     wait, to_start = waits(result), times_to_start(result.records)
     held = np.array([sum(end - begin for begin, end, gpus in stays(result, job) if gpus) for job in range(len(wait))])
-    in_system = censored_completion_times(result.records, result.end_time)
+    in_system = censored_completion_times(result)
     np.testing.assert_allclose(wait + held, in_system, rtol=1e-9, atol=1e-6)
     begun = ~np.isnan(to_start)
     assert (wait[begun] >= to_start[begun]).all()
@@ -95,7 +96,7 @@ def stays(result: RunResult, job: JobId) -> Iterator[tuple[Seconds, Seconds, Hel
     rows = np.flatnonzero(events["job"] == job)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         end = result.end_time if following is None else float(events["time"][following])
-        if events["kind"][row] != EventKind.FINISH:
+        if events["kind"][row] not in (EventKind.FINISH, EventKind.LIMIT):
             yield float(events["time"][row]), end, _held_after(result, int(row))
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from envs.simulation import WORLD_VERSION, Information, Rounds, RunResult, Scena
 from envs.simulation.scenario import Failures
 from envs.types import Allocation, ClusterSpec, ExecutionPlan, JobSpec, NodeSpec
 from envs.workloads import Workload
+from envs.workloads.workload import used_columns
 from murmuration.config.building import import_target
 from murmuration.config.choices import CONF
 from murmuration.config.describe import compose_comparison
@@ -36,6 +37,7 @@ GROUPS = ("cluster", "contention", "estimator", "failures", "performance", "pred
 TARGET = re.compile(r"_target_: (envs\.[\w.]+)")
 SLICED = ("resnet18", "resnet50@0.5", "recommendation")
 EVENTS = ["time", "kind", "job", "num_shares", "batch_size", "beside"]  # named, so that new columns change nothing
+LATER = ("time_limit", "priority")  # columns of jobs that are newer than the pins
 SHARES = ["node", "gpus", "cpus", "memory"]
 
 
@@ -76,16 +78,23 @@ class Naming(Srtf):
 
 
 def worlds() -> dict[str, World]:
-    """Return a task, a world with all rules for whole GPUs, and one of slices, pairs and beliefs."""
+    """Return a task, a world with all rules for whole GPUs, one of slices, pairs and beliefs, and one with limits."""
     inputs = build_inputs(compose_comparison(["task=shared-16"]).problem)
     simple = {"fifo": Fifo, "srtf": Srtf}
+    jobs = _jobs(MODELS[:3], 24, 8, 48.0)
+    limited = Workload.of([replace(job, time_limit=30.0 + 40.0 * (job.id % 7)) for job in jobs], "limited")
     return {
         "shared-16": World(inputs.source.evaluation()[0], inputs.setup, simple),
-        "every rule": World(_jobs(MODELS[:3], 24, 8, 48.0), _every_rule(), {**simple, "naming": Naming}),
+        "every rule": World(jobs, _every_rule(), {**simple, "naming": Naming}),
         "slices": World(
             _jobs(("resnet18", "resnet50@0.5", "recommendation"), 24, 1, 2000.0), _slices(), {"pairs": _packed}
         ),
+        "limits": World(limited, _every_rule("limit"), {**simple, "easy": _easy}),
     }
+
+
+def _easy() -> Scheduler:
+    return Fifo(backfill="easy")
 
 
 def _packed() -> Scheduler:
@@ -111,7 +120,7 @@ def _jobs(models: tuple[str, ...], count: int, most: int, throughput: float) -> 
     return Workload.of(specs, "pinned")
 
 
-def _every_rule() -> Setup:
+def _every_rule(work: Literal["estimate", "limit"] = "estimate") -> Setup:
     scenario = Scenario(
         start_delay=4.0,
         reconfiguration=CostBySize(restart=3.0),
@@ -121,7 +130,7 @@ def _every_rule() -> Setup:
         quotas={"a": 4},
         worker_shares="equal",
         rounds=Rounds(interval=45.0),
-        information=Information("estimate"),
+        information=Information(work),
     )
     nodes = [NodeSpec("swift", 8, 48.5, 500.0, inter_node_bandwidth=0.2)] * 2
     nodes += [NodeSpec("plain", 4, 31.3, 187.77, inter_node_bandwidth=0.02)] * 2
@@ -172,7 +181,9 @@ def find_pins() -> dict[str, Any]:
     """Play the worlds; return what `world_pins.json` holds."""
     played: dict[str, Any] = {}
     for name, world in worlds().items():
-        inputs = _hash([world.workload.jobs, world.workload.models, world.setup.cluster, world.setup.scenario])
+        jobs = world.workload.jobs
+        used = [name for name in jobs.dtype.names or () if name not in LATER or name in used_columns(jobs)]
+        inputs = _hash([jobs[used], world.workload.models, world.setup.cluster, world.setup.scenario])
         played[name] = {"inputs": inputs, **{each: describe_run(run) for each, run in world.play().items()}}
     return {"world_version": WORLD_VERSION, "defaults": find_defaults(), "played": played}
 

@@ -250,15 +250,14 @@ class ReferenceSimulator:
         self.ended, self.end_reason = True, reason
 
     def _completions(self) -> int:
-        """Complete all jobs whose predicted end has come; return the number."""
+        """End all jobs that are done or have reached their time limits; return the number."""
         count = 0
         while due := [job for job in self.running() if job.finish <= self.time]:
             job = min(due, key=lambda one: (one.finish, one.id))
-            job.service, job.status = job.service_at(self.time), JobStatus.DONE
-            job.remaining = job.throughput = 0.0
+            at_limit = job.complete(self.time)
             self.active.remove(job)
             self._give_back(job)
-            self.log_writer.job(self.time, EventKind.FINISH, job)
+            self.log_writer.job(self.time, EventKind.LIMIT if at_limit else EventKind.FINISH, job)
             self._no_stall()
             count += 1
         return count
@@ -376,6 +375,7 @@ class ReferenceSimulator:
             job.num_restarts += 1
         job.status = JobStatus.RUNNING
         job.served = self.time
+        job.deadline = self.time + job.spec.time_limit
         self._begin(job, job.start_delay if first else job.restart_delay)
         if job.throughput > 0:
             self.stalls = 0
@@ -465,12 +465,12 @@ class ReferenceSimulator:
             ConservationError: jobs were lost.
         """
         submitted = self.jobs[: self.num_submitted]
-        records = np.zeros(len(submitted), RECORD)
+        records, limit_times = np.zeros(len(submitted), RECORD), np.full(len(submitted), math.nan)
         for record, job in zip(records, submitted, strict=True):
-            record["job"] = job.id
-            record["submit_time"] = job.spec.submit_time
+            record["job"], record["submit_time"] = job.id, job.spec.submit_time
             record["start_time"] = job.start
-            record["finish_time"] = job.finish if job.status is JobStatus.DONE else math.nan
+            left = (math.nan, job.finish) if job.deadline < math.inf else (job.finish, math.nan)
+            record["finish_time"], limit_times[job.id] = left if job.status is JobStatus.DONE else (math.nan, math.nan)
             record["attained_service"] = job.service_at(self.time)
             record["num_restarts"] = job.num_restarts
             record["num_preemptions"] = job.num_preemptions
@@ -492,6 +492,7 @@ class ReferenceSimulator:
             self._limited_time(),
             self.end_reason,
             self.progress.progress_time,
+            limit_times,
         )
         result.check_conservation()
         return result

@@ -108,6 +108,7 @@ class Job:
     throughput: float = 0.0  # samples/s from `synced` on
     synced: Seconds = 0.0  # in the future while the job starts
     finish: Seconds = math.inf  # predicted; final once done
+    deadline: Seconds = math.inf  # when it will reach its time limit; kept once it has ended there
     service: GpuSeconds = 0.0  # until `served`
     served: Seconds = 0.0
     segment: Seconds = 0.0  # time at which it last began to process samples after a start or change
@@ -177,13 +178,25 @@ class Job:
     def run_at(self, throughput: float) -> None:
         """Set the throughput from `synced` on; a job at 0, for lack of memory, never ends."""
         self.throughput = throughput
-        self.finish = self.synced + self.remaining / throughput if throughput > 0 else math.inf
+        self.finish = min(self.all_done(), self.deadline)
+
+    def all_done(self) -> Seconds:
+        """Time at which the last sample will have been processed at the present throughput."""
+        return self.synced + self.remaining / self.throughput if self.throughput > 0 else math.inf
+
+    def complete(self, time: Seconds) -> bool:
+        """End at `time`, done or at the time limit; return whether at the limit."""
+        if self.all_done() <= self.deadline:
+            self.deadline = math.inf
+        self.service, self.status = self.service_at(time), JobStatus.DONE
+        self.remaining = self.throughput = 0.0
+        return self.deadline < math.inf
 
     def wait(self) -> None:
         """Return to the queue; the caller has given back the shares."""
         self.status = JobStatus.QUEUED
         self.throughput = 0.0
-        self.finish = math.inf
+        self.finish = self.deadline = math.inf
 
     def give_back(self) -> None:
         """Give up the shares on all nodes."""
@@ -244,7 +257,9 @@ class Job:
 
 
 def jobs_of(workload: Workload, scenario: Scenario, rng: np.random.Generator) -> list[Job]:
-    """Make all jobs of a workload, not yet submitted."""
+    """Make all jobs of a workload, not yet submitted; each has a time limit where nothing else is known of its work."""
+    if scenario.information.work == "limit":
+        workload.check_limits()
     errors = [1.0] * len(workload)
     if scenario.information.work == "estimate":
         errors = np.exp(scenario.information.error * rng.standard_normal(len(workload))).tolist()

@@ -31,7 +31,7 @@ class CopiedEngine(Protocol):
 
 def known_to_copies(information: Information) -> Information:
     """Return what a copy knows: what it was told counts as exact, and it learns nothing."""
-    work = "exact" if information.work == "predicted" else information.work
+    work = "exact" if information.work in ("predicted", "limit") else information.work
     return replace(information, throughput="exact", work=work)
 
 

@@ -24,6 +24,7 @@ COPIED = (
     "throughput",
     "synced",
     "finish",
+    "deadline",
     "service",
     "served",
     "segment",

@@ -33,6 +33,8 @@ from envs.types import (
 )
 from envs.workloads import Workload
 
+LEAST_LEFT = 1e-3  # seconds that a time limit is said to leave at least
+
 
 class ReferenceState(Protocol):
     """The parts of a reference engine that a view reads."""
@@ -330,6 +332,9 @@ def look(engine: ReferenceState) -> None:
     """See at the beginning of a round what can be learnt about throughputs and work."""
     _take_samples(engine)
     _predict_work(engine)
+    if engine.scenario.information.work == "limit":
+        for job in engine.active:
+            _show_limit(engine, job)
 
 
 def _take_samples(engine: ReferenceState) -> None:
@@ -365,6 +370,20 @@ def _predict_work(engine: ReferenceState) -> None:
             job.estimate = total / len(left) / job.remaining_at(engine.time)
             if job.estimate == 1.0:  # exact, for views
                 job.estimate = math.nextafter(1.0, 2.0)
+
+
+def _show_limit(engine: ReferenceState, job: Job) -> None:
+    """Set what views show of a job's work to what its time limit leaves, at its requested size."""
+    throughputs = engine.rules.table.reference()[job.model]
+    size = min(job.spec.num_gpus, len(throughputs) - 1)
+    while size > 1 and throughputs[size] == 0:
+        size -= 1
+    seconds = job.deadline - engine.time if job.status is JobStatus.RUNNING else job.spec.time_limit
+    left = job.remaining_at(engine.time)
+    if left > 0:
+        job.estimate = max(seconds, LEAST_LEFT) * (throughputs[size] or 1.0) / left
+        if job.estimate == 1.0:  # exact, for views
+            job.estimate = math.nextafter(1.0, 2.0)
 
 
 def _read_only(column: np.ndarray) -> np.ndarray:

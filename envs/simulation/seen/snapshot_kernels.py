@@ -144,6 +144,7 @@ def copy_episode(
     episode.log_events = 0
     episode.log_shares = 0
     episode.failing = 0
+    episode.knows_limits = 0  # a copy takes what it was told for exact
     episode.window_start = 0.0
     episode.window_end = np.inf
 

@@ -20,10 +20,12 @@ from envs.simulation.world.kernels import (
     ENDED_STALLED,
     FINISH,
     INTERRUPT,
+    LIMIT,
     LOG_FULL,
     QUEUED,
     ROUND,
     UP,
+    all_done,
     attained_service,
     bring_up_to_date,
     log_event,
@@ -31,6 +33,7 @@ from envs.simulation.world.kernels import (
     stop_job,
     update_throughputs,
 )
+from envs.simulation.world.limits import show_limits
 from envs.simulation.world.ordered_set import insert, remove
 from envs.simulation.world.shares import OFF, clear_named_settings, empty_job, free_list, set_free, unlink_job
 
@@ -81,7 +84,7 @@ def release_job(world: World, j: int) -> None:
 
 @leaf
 def finish_job(world: World) -> int:
-    """Complete the first job of the heap at the present time; return it."""
+    """End the first job of the heap at the present time; return it. Its deadline stays if it has reached its limit."""
     j = world.heap[0].member
     job = world.jobs[j]
     n = world.shares[job.first_share].node
@@ -93,6 +96,8 @@ def finish_job(world: World) -> int:
     remove(world.running, len(world.jobs), j)
     release_job(world, j)
     set_limit(world, job, NO_LIMIT)
+    if all_done(job) <= job.deadline:
+        job.deadline = np.inf
     job.remaining = 0.0
     job.throughput = 0.0
     job.status = DONE
@@ -258,7 +263,7 @@ def events_now(world: World) -> int:
         if not log_has_room(world, 1, 0):
             return LOG_FULL
         j = finish_job(world)
-        log_event(world, FINISH, j)
+        log_event(world, FINISH if world.jobs[j].deadline == np.inf else LIMIT, j)
         note_event(episode)
     while node_change(world) <= time:
         if not log_has_room(world, 1 + world.nodes[world.outage_heap[0].member].num_jobs, 1):
@@ -322,6 +327,8 @@ def stall(world: World) -> int:
     if until >= episode.horizon:
         return end_episode(world, ENDED_DONE)
     pass_time(world, until)
+    if episode.knows_limits:
+        show_limits(world)
     episode.num_rounds += 1
     episode.next_decision = np.inf
     episode.in_round = 1
@@ -370,6 +377,8 @@ def pass_to_decision(world: World) -> int:
         if events_now(world) == LOG_FULL:
             return LOG_FULL
         if episode.round_due and episode.num_active > 0:
+            if episode.knows_limits:
+                show_limits(world)
             episode.round_due = 0
             episode.num_rounds += 1
             episode.next_decision = np.inf

@@ -38,9 +38,9 @@ from envs.types import IntArray
 
 # Event kinds are NumPy integers: numba would compile a separate version for a literal argument.
 PENDING, QUEUED, RUNNING, DONE = 0, 1, 2, 3  # Status
-_EVENT_KINDS: Any = [np.int64(kind) for kind in range(8)]
+_EVENT_KINDS: Any = [np.int64(kind) for kind in range(9)]
 NO_CHANGE: Any = np.int64(-1)
-FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE = _EVENT_KINDS  # EventKind
+FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE, LIMIT = _EVENT_KINDS  # EventKind
 ROUND, END, LOG_FULL = 0, 1, 2  # AdvanceResult
 ENDED_DONE, ENDED_STALLED, ENDED_NO_PROGRESS = 1, 2, 3  # EndReason
 CHANGED, UNCHANGED = 1, 2  # values of a job's `touched` at the end of the round
@@ -79,7 +79,7 @@ def log_event(world: World, kind: int, j: int) -> None:
     event["batch_size"] = 0
     event["beside"] = -1
     episode.log_events += 1
-    if kind < START:
+    if kind < START or kind == LIMIT:
         return
     job = world.jobs[j]
     event["plan"] = job.plan
@@ -223,6 +223,7 @@ def stop_job(world: World, j: int) -> None:
     job.alone = 0.0
     job.traffic = 0.0
     job.finish = np.inf
+    job.deadline = np.inf
 
 
 @leaf
@@ -236,8 +237,14 @@ def mark_colocated(world: World, j: int) -> None:
 
 @leaf
 def predict_finish(job: Records) -> None:
-    """Set when a job will end at its present throughput; infinite at 0, for lack of memory."""
-    job.finish = job.synced + job.remaining / job.throughput if job.throughput > 0 else np.inf
+    """Set when a job will end at its present throughput, by its time limit at the latest."""
+    job.finish = min(all_done(job), job.deadline)
+
+
+@leaf
+def all_done(job: Records) -> float:
+    """Time at which a job will have processed its last sample at its present throughput; infinite at 0."""
+    return float(job.synced + job.remaining / job.throughput if job.throughput > 0 else np.inf)
 
 
 @leaf
@@ -269,6 +276,8 @@ def change_job(world: World, j: int, kind: int) -> None:
         if not first:
             job.num_restarts += 1
             world.episode[0].num_restarts += 1
+    if kind == START:
+        job.deadline = time + job.time_limit
     set_throughput_alone(world, j)
     if min(job.fed_by_cpus, job.fed_by_memory) < UNLIMITED or job.limit != NO_LIMIT:
         throughput_under_contention(world, job)  # notes what limits it; its other factors are 1 until jobs are rated

@@ -122,6 +122,7 @@ EPISODE = _records(
     ("on_events", i8),
     ("proportional", i8),
     ("knows_work", i8),
+    ("knows_limits", i8),  # whether schedulers know work only by time limits
     ("logging", i8),
     ("failing", i8),
     ("shares_cpu_memory", i8),  # whether jobs divide the cores and memory of nodes
@@ -144,7 +145,7 @@ JOB = _records(
     ("served", f8),
     ("synced", f8),  # in the future while the job starts or restarts
     ("finish", f8),  # predicted; final once DONE
-    ("saved", f8),  # samples left at the last checkpoint, where that counts, see `counts_checkpoints`
+    ("deadline", f8),  # when it will reach its time limit; infinite without one, and while it holds no GPUs
     ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
     ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
     ("alone", f8),  # samples/s without co-located jobs
@@ -191,6 +192,8 @@ JOB = _records(
     ("num_preemptions", i4),
     ("num_interruptions", i4),
     ("before_guest", i4),
+    ("saved", f8),  # samples left at the last checkpoint, where that counts, see `counts_checkpoints`
+    ("time_limit", f8),  # seconds for which it may hold GPUs after it leaves the queue; infinite for none
 )
 COLUMNS_OF_JOB = (  # fields of JOB, and the columns of a workload from which they are filled
     *(("submit", "submit_time"), ("work", "work"), ("remaining", "work"), ("saved", "work"), ("least", "work")),
@@ -338,6 +341,7 @@ class State:
         for field, column in COLUMNS_OF_JOB:
             jobs[field][:count] = workload.jobs[column]
         jobs["model"][:count] = index[workload.jobs["model"]]
+        jobs["time_limit"][:count] = _limits(workload.jobs)
         if scenario.information.work == "estimate":
             jobs["estimate"][:count] = np.exp(scenario.information.error * rng.standard_normal(count))
         start_delay, restart_delay = scenario.delays(workload.models)
@@ -373,13 +377,14 @@ class State:
         start_delay, restart_delay = scenario.delays(table.models)
         jobs["model"], jobs["start_delay"], jobs["restart_delay"] = models, start_delay[models], restart_delay[models]
         jobs["start"], jobs["finish"], jobs["estimate"] = np.nan, np.inf, 1.0
+        jobs["deadline"], jobs["time_limit"] = np.inf, _limits(rows)
         jobs["first_share"] = jobs["before_share"] = jobs["plan"] = jobs["partner"] = jobs["before_partner"] = -1
 
     def forget_jobs(self, b: int) -> None:
         """Make the rows of an episode's jobs such that none is there."""
         jobs = self.jobs[b]
         jobs[:] = np.zeros((), JOB)
-        jobs["submit"] = jobs["finish"] = np.inf
+        jobs["submit"] = jobs["finish"] = jobs["deadline"] = jobs["time_limit"] = np.inf
         jobs["start"], jobs["estimate"] = np.nan, 1.0
         jobs["first_share"] = jobs["before_share"] = jobs["plan"] = jobs["partner"] = jobs["before_partner"] = -1
         self.heap_places[b] = -1
@@ -387,17 +392,8 @@ class State:
     def _clear(self, b: int, scenario: Scenario) -> None:
         nodes, shares = self.nodes[b], self.shares[b]
         nodes["free"] = nodes["num_gpus"]
-        for field in (
-            "num_jobs",
-            "uneven",
-            "short",
-            "claimed_cpus",
-            "claimed_memory",
-            "dirty",
-            "planned",
-            "down",
-            "outages",
-        ):
+        counts = *("num_jobs", "uneven", "short", "claimed_cpus", "claimed_memory"), *("dirty", "planned", "down")
+        for field in (*counts, "outages"):
             nodes[field] = 0
         nodes["first_share"] = -1
         nodes["finish"] = np.inf
@@ -421,6 +417,7 @@ class State:
         episode["on_events"] = scenario.rounds.on_events
         episode["proportional"] = scenario.worker_shares == "proportional"
         episode["knows_work"] = scenario.information.work != "none"
+        episode["knows_limits"] = scenario.information.work == "limit"
         episode["logging"] = self.events.shape[1] > 0
         episode["shares_cpu_memory"] = scenario.cpu_memory == "shared"
         episode["log2_slots"] = slots.bit_length() - 1
@@ -481,6 +478,12 @@ class State:
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(getattr(self, name).nbytes for name in self.__dataclass_fields__)
+
+
+def _limits(rows: npt.NDArray[np.void]) -> FloatArray:
+    """float64[len(rows)]: the time limits of jobs (dtype `JOB_COLUMNS`), infinite for none."""
+    limits: FloatArray = np.where(rows["time_limit"] > 0, rows["time_limit"], np.inf)
+    return limits
 
 
 def _doubled(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:

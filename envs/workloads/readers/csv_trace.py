@@ -24,7 +24,7 @@ LATEST = 130 * 365.25 * DAY  # seconds from 1970 to 2100
 TRUE, FALSE = ("1", "true", "yes"), ("", "0", "false", "no")
 
 UNITS: dict[str, Sequence[str]] = {
-    **dict.fromkeys(("submit_time", "start_time", "end_time", "duration"), tuple(TIME_UNITS)),
+    **dict.fromkeys(("submit_time", "start_time", "end_time", "duration", "time_limit"), tuple(TIME_UNITS)),
     "work": WORK_UNITS,
     "cpu_cores": tuple(CPU_UNITS),
     "memory": tuple(MEMORY_UNITS),
@@ -35,6 +35,7 @@ FIELDS = (
     *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "gpu_fraction", "min_gpus", "max_gpus"),
     *("gpu_type", "cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
     *("pool", "features", "max_nodes", "num_nodes", "gpus_per_node", "exclusive", "gpu_memory", "mig_profile"),
+    *("time_limit", "priority"),
 )
 
 LABELS = re.compile(r"[A-Za-z0-9_.\-,+;& ]*", re.ASCII)  # a list of names
@@ -52,7 +53,8 @@ class CsvTrace:
     are checked and reported, and not used otherwise: the world divides those of a node by what each job's model can
     use. `gpu_fraction` is what a job of one GPU asks of it, see `envs.performance.slices`. `name` is what jobs of one
     kind share, such as a script; each job has an `id` of its own, which messages show. `pool` and `gpu_type` say where
-    a job ran, and `features` to `mig_profile` what it asks of its nodes (`envs.types.Constraints`). A row with a field
+    a job ran, and `features` to `mig_profile` what it asks of its nodes (`envs.types.Constraints`). `time_limit` is the
+    longest time for which it may hold GPUs; `priority` is shown, not enforced. A row with a field
     that cannot be read, or is out of range, is bad: it is left out, counted, and named in the report.
 
     Args:
@@ -204,7 +206,17 @@ class CsvTrace:
                 jobs[name] = table.text(self._column(name))
         if self._has("guaranteed"):
             jobs["guaranteed"] = self._truths(table, "guaranteed")
-        return {**jobs, **self._constraints(table)}
+        return {**jobs, **self._constraints(table), **self._stated(table)}
+
+    def _stated(self, table: TraceTable) -> dict[str, FloatArray]:
+        """Return time limits, in seconds, and priorities; empty cells are 0, which states nothing."""
+        found: dict[str, FloatArray] = {}
+        for name, low, high in (("time_limit", 0.0, MAX_SECONDS), ("priority", -1e12, 1e12)):
+            if self._has(name):
+                column, scale = self._column(name), TIME_UNITS[self._unit(name)] if name == "time_limit" else 1.0
+                table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))
+                found[name] = table.numbers(column, low=low, high=high / scale) * scale
+        return found
 
     def _truths(self, table: TraceTable, name: str) -> BoolArray:
         """bool[num_rows]: a column of truth values."""

@@ -1,54 +1,57 @@
-"""Slurm's accounting: the output of `sacct --parsable2`, one line per job and job step."""
+"""Slurm's accounting: what `sacct` prints, one job, or one run of it, per line."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from envs.types import FloatArray
+from envs.types import FloatArray, TraceError
 from envs.types.units import DAY
 from envs.workloads.readers.clock import NO_ZONE_NOTE, midnight_before
 from envs.workloads.readers.report import ReadReport
-from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TextArray, TraceTable, read_csv
+from envs.workloads.readers.sacct import COMMAND, ENDED, IDS, NO_TIME, NOT_ENDED, UNLIMITED, read_sacct
+from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TextArray, TraceTable
 
-COLUMNS = ("JobID", "State", "Submit", "Elapsed", "AllocTRES")
-# States of man sacct, JOB STATE CODES. The records of jobs in the others still change, or another record replaces them.
-ENDED = (
-    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
-    "TIMEOUT",
-)
-NOT_ENDED = ("PENDING", "REQUEUED", "RESIZING", "REVOKED", "RUNNING", "SUSPENDED")
-NO_TIME = ("Unknown", "None", "")
+RERUN = ("BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REQUEUED")  # states of a run after which a job is queued again
+PARTITION_LIMIT = ("Partition_Limit", "")  # what Timelimit shows where the job had that of its partition
 _ELAPSED = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)", re.ASCII)
 _GPUS = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,9})", re.ASCII)
+# What users asked of sbatch, in SubmitLine.
+_DEPENDENCY = re.compile(r"(?:--dependency[= ]|\s-d ?)(\S+)")
+_ARRAY_LIMIT = re.compile(r"(?:--array[= ]|\s-a ?)\S*?%(\d{1,9})", re.ASCII)
+_REQUEUE = re.compile(r"--requeue\b")
+TIME_FORM = "must be a time like 1-07:30:00"
 
 
 @dataclass(frozen=True)
 class SlurmTrace:
     """The jobs of a Slurm cluster, by the format that `man sacct` documents.
 
-    The file is the output of
+    The file is the output of `sacct` (`readers.sacct.COMMAND`) with --parsable2, --parsable or --json, or exported as
+    comma-separated values, with any further columns, and without `--allocations` too. `JobID` or `JobIDRaw`, `State`,
+    `Submit`, `Elapsed` and `AllocTRES` are needed; `Account`, or else `User`, becomes the tenant, and `User` and
+    `JobName` are kept. `Partition` and, with `gpu_types`, the GPU type say where a job ran, and so where it may run
+    (`workload.constraints`). `Timelimit` is its time limit (`workload.limits`). Priority, QoS, eligible time, numbers
+    of nodes, dependencies, requeue and limits of arrays are read and not enforced. A task of a job array is a job. Job
+    steps (123.batch, 123.0), jobs that have not ended, and jobs without GPUs or a run time are skipped. Failed,
+    cancelled and timed-out jobs are kept, because they held their GPUs; `states` chooses others.
 
-        sacct --allusers --allocations --parsable2 --starttime=2024-01-01 --endtime=2024-02-01 \
-            --format=JobID,JobName,User,Account,Partition,State,Submit,Elapsed,AllocTRES > jobs.txt
-
-    with any further columns, and without `--allocations` too. `JobID`, `State`, `Submit`, `Elapsed` and `AllocTRES` are
-    needed; `Account`, or else `User`, becomes the tenant, and `User` and `JobName` are kept. `Partition` and, with
-    `gpu_types`, the GPU type say where a job ran, and so where it may run (`workload.constraints`). A task of a job
-    array is a job. Job steps (123.batch, 123.0), jobs that have not ended, and jobs without GPUs or a run time are
-    skipped. Of a requeued job, which has one line per run under `--duplicates`, the last run counts, as without that
-    option. Failed, cancelled and timed-out jobs are kept, because they held their GPUs; `states` chooses others. Models
-    are assigned afterwards. t = 0 is the midnight before the first job.
+    A requeued job has one line per run under `--duplicates`, and its `Submit` is reset each time (man sacct). It is one
+    job, submitted with its first run; the last run, the only one without that option, is its duration, since a
+    requeued script begins anew. Models are assigned afterwards. t = 0 is the midnight before the first job.
 
     Args:
         states: the states to keep, such as [COMPLETED]; all in which a job has ended if empty.
         gpu_types: Slurm's name of a GPU type, such as a100 in gres/gpu:a100=2 -> ours; if it is not empty, jobs on
             other types are bad rows. If it is empty, all durations are taken as measured on `gpu_type`.
         timezone: IANA name of the zone of the times, such as Europe/Berlin; None uses them unchanged.
+        default_limits: partition -> time limit, such as 1-00:00:00 or seconds, of its jobs whose `Timelimit` is empty
+            or Partition_Limit; "" stands for all other partitions. Without one, such jobs have no limit.
     """
 
     states: Sequence[str] = ()
@@ -56,18 +59,15 @@ class SlurmTrace:
     gpu_type: str = "V100"
     gpus_per_node: int = 8
     timezone: str | None = None
+    default_limits: Mapping[str, str | float] = field(default_factory=dict)
     name: ClassVar[str] = "slurm"
     location: ClassVar[str] = "traces/slurm/jobs.txt"
-    source: ClassVar[str] = (
-        "your own cluster: sacct --allusers --allocations --parsable2 --starttime=<date> --endtime=<date> "
-        "--format=JobID,JobName,User,Account,Partition,State,Submit,Elapsed,AllocTRES > jobs.txt"
-    )
+    source: ClassVar[str] = f"your own cluster: {COMMAND}"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; see `TraceReader.read`."""
-        table = read_csv(self.name, path, COLUMNS, delimiter="|", quoted=False, strict=strict)
-        self._leave_out(table)
-        submit = table.times("Submit", "ISO8601", self.timezone)
+        table = read_sacct(path, strict=strict)
+        submit = self._leave_out(table)
         duration = _seconds(table)
         num_gpus, types = _gpus(table)
         table.skip_idle(duration, num_gpus)
@@ -88,6 +88,14 @@ class SlurmTrace:
         notes = ["failed, cancelled and timed-out jobs are kept with the time that they ran"] if not self.states else []
         if "Partition" in table.columns:
             columns["pool"] = table.text("Partition")
+        limits = self._limits(table)
+        columns |= limits
+        if limits:  # what a job that timed out needed is unknown, but it was more than its limit
+            beyond = limits["time_limit"] * (1.0 + 1e-6)
+            timed_out = (table.text("State") == "TIMEOUT") & (duration >= 0.99 * beyond)
+            columns["duration"] = np.where(timed_out, np.maximum(duration, beyond), duration)
+        columns |= _shown(table, submit, self.timezone)
+        notes += _say_shown(columns, table)
         if self.gpu_types:
             columns["gpu_type"] = self._translated(table, types)
             columns["ran_on"] = np.where(types == "", "", columns["gpu_type"])
@@ -99,20 +107,47 @@ class SlurmTrace:
             notes.append(NO_ZONE_NOTE)
         return table.finish(columns, notes=notes, origin=midnight_before(first, self.timezone))
 
-    def _leave_out(self, table: TraceTable) -> None:
-        """Skip rows that are no ended run of a job; `State` becomes one word."""
+    def _leave_out(self, table: TraceTable) -> FloatArray:
+        """Skip rows that are no last run of a job that has ended; `State` becomes one word.
+
+        Returns:
+            float64[num_rows]: the submission of each job, with its first run.
+        """
         ids = table.text("JobID")
-        table.skip(ids == "JobID", "repeated header lines")
+        table.skip(np.isin(ids, IDS), "repeated header lines")
         table.skip(np.array(["." in each for each in ids]), "job steps")
         states = np.array([(text.split() or [""])[0].rstrip("+") for text in table.text("State")], dtype=object)
         known = [*ENDED, *NOT_ENDED]
         table.reject(~np.isin(states, known), "State", f"must be one of {', '.join(known)}")
         table.columns["State"] = states
+        rerun = table.sound & np.isin(states, RERUN)
         table.skip(np.isin(states, NOT_ENDED), "not ended")
         table.skip_duplicates()
         table.skip(np.isin(table.text("Submit"), NO_TIME), "no recorded submission")
+        submit = table.times("Submit", "ISO8601", self.timezone)
+        earlier = pd.Series(submit).where(rerun & (submit > 0)).groupby(ids).min()
         runs = pd.Series(ids).where(table.sound)
         table.skip((runs.duplicated(keep="last") & runs.notna()).to_numpy(), "earlier runs of requeued jobs")
+        first: FloatArray = np.fmin(submit, earlier.reindex(ids).to_numpy(np.float64))
+        return first
+
+    def _limits(self, table: TraceTable) -> dict[str, FloatArray]:
+        """Return the time limits of the rows, in seconds, 0 for none; nothing if the file has none."""
+        if "Timelimit" not in table.columns and not self.default_limits:
+            return {}
+        usual = {name: _limit_of(name, value) for name, value in self.default_limits.items()}
+        texts = table.columns.get("Timelimit", np.full(len(table), "", dtype=object))
+        pools = table.columns.get("Partition", np.full(len(table), "", dtype=object))
+        found = np.array(
+            [
+                usual.get(pool, usual.get("", 0.0)) if text in PARTITION_LIMIT else _seconds_of(text)
+                for text, pool in zip(texts, pools, strict=True)
+            ]
+        )
+        if "Timelimit" in table.columns:
+            table.reject(np.isnan(found), "Timelimit", f"{TIME_FORM}, {UNLIMITED} or {PARTITION_LIMIT[0]}")
+            table.reject(found > MAX_SECONDS, "Timelimit", f"must be at most ten years, or {UNLIMITED}")
+        return {"time_limit": np.nan_to_num(found)}
 
     def _translated(self, table: TraceTable, types: TextArray) -> TextArray:
         """object[num_rows]: our names of the rows' GPU types; `gpu_type` where a row names none."""
@@ -124,12 +159,83 @@ class SlurmTrace:
         return made
 
 
+def _seconds_of(text: str) -> float:
+    """Return a time, written as [days-]hours:minutes:seconds, in seconds; 0 for an unlimited one, NaN for none."""
+    if text == UNLIMITED:
+        return 0.0
+    parts = _ELAPSED.fullmatch(text)
+    if parts is None:
+        return float("nan")
+    days, hours, minutes, seconds = map(float, parts.groups(default="0"))
+    return days * DAY + hours * 3600.0 + minutes * 60.0 + seconds
+
+
+def _limit_of(partition: str, value: Any) -> float:
+    """Return a setting of `default_limits` in seconds.
+
+    Raises:
+        TraceError: it is no time.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    seconds = float(value) if number else _seconds_of(str(value))
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise TraceError(
+            f"workload.reader.default_limits.{str(partition)[:40]} is {str(value)[:40]!r}; it {TIME_FORM}, "
+            f"{UNLIMITED}, or a number of seconds"
+        )
+    return seconds
+
+
+def _shown(table: TraceTable, submit: FloatArray, timezone: str | None) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns that are read and not enforced, of those that the file has; empty cells state nothing."""
+    found: dict[str, npt.NDArray[Any]] = {}
+    for column, name in (("Priority", "priority"), ("NNodes", "ran_on_nodes"), ("ArrayLimit", "array_limit")):
+        if column in table.columns:
+            table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))
+            found[name] = table.numbers(column, high=1e12)
+    for column, name in (("QOS", "qos"), ("Dependency", "dependency"), ("Requeue", "requeue")):
+        if column in table.columns:
+            found[name] = table.text(column)
+    if "Eligible" in table.columns:
+        known = ~np.isin(table.text("Eligible"), NO_TIME)
+        table.columns["Eligible"] = np.where(known, table.text("Eligible"), table.text("Submit"))
+        found["eligible_after"] = np.maximum(table.times("Eligible", "ISO8601", timezone) - submit, 0.0)
+    if "SubmitLine" in table.columns:
+        lines = [f" {text}" for text in table.text("SubmitLine")]
+        asked: dict[str, list[Any]] = {
+            "dependency": [match[1] if (match := _DEPENDENCY.search(line)) else "" for line in lines],
+            "requeue": ["1" if _REQUEUE.search(line) else "" for line in lines],
+            "array_limit": [float(match[1]) if (match := _ARRAY_LIMIT.search(line)) else 0.0 for line in lines],
+        }
+        for name, values in asked.items():
+            found.setdefault(name, np.array(values, dtype=np.float64 if name == "array_limit" else object))
+    return found
+
+
+def _say_shown(columns: Mapping[str, npt.NDArray[Any]], table: TraceTable) -> list[str]:
+    """Say what was read and is not enforced."""
+    words = {
+        "priority": "a priority",
+        "qos": "a QoS",
+        "dependency": "a dependency",
+        "requeue": "a word on requeueing",
+        "array_limit": "a limit on running tasks of their array",
+    }
+    said = []
+    for name, what in words.items():
+        stated = columns[name][table.sound] if name in columns else np.zeros(0)
+        if count := int((stated != (0.0 if stated.dtype.kind == "f" else "")).sum()):
+            said.append(f"{what} ({count:,} jobs)")
+    if "eligible_after" in columns and (count := int((columns["eligible_after"][table.sound] > 60).sum())):
+        said.append(f"that they were eligible later than submitted ({count:,} jobs)")
+    return [f"read, and not enforced: jobs state {', '.join(said)}"] if said else []
+
+
 def _seconds(table: TraceTable) -> FloatArray:
-    """float64[num_rows]: `Elapsed`, written as [days-]hours:minutes:seconds, in seconds; 0 in bad rows."""
-    found = [_ELAPSED.fullmatch(text) for text in table.text("Elapsed")]
-    table.reject(np.array([each is None for each in found]), "Elapsed", "must be a time like 1-07:30:00")
-    parts = [each.groups(default="0") if each else ("0",) * 4 for each in found]
-    seconds: FloatArray = np.array(parts, dtype=np.float64) @ np.array([DAY, 3600.0, 60.0, 1.0])
+    """float64[num_rows]: `Elapsed` in seconds; 0 in bad rows."""
+    seconds: FloatArray = np.array([_seconds_of(text) for text in table.text("Elapsed")], np.float64)
+    table.reject(np.isnan(seconds) | (table.text("Elapsed") == UNLIMITED), "Elapsed", TIME_FORM)
+    seconds = np.nan_to_num(seconds)
     table.reject(seconds > MAX_SECONDS, "Elapsed", "must be at most ten years")
     return seconds
 

@@ -107,6 +107,7 @@ def why_ended(result: RunResult, stay: npt.NDArray[np.void], blocking: Blocking 
         return "held until the end of the run"
     ends = {
         EventKind.FINISH: "job finished",
+        EventKind.LIMIT: "job reached its time limit",
         EventKind.STOP: "preempted",
         EventKind.INTERRUPT: "its node failed",
         EventKind.RESIZE: "reconfigured",

@@ -6,10 +6,12 @@ from murmuration.soak.fuzzing.bridge import fuzz_decisions, fuzz_reports
 from murmuration.soak.fuzzing.count import FuzzCount
 from murmuration.soak.fuzzing.protocol import fuzz_protocol
 from murmuration.soak.fuzzing.readers import fuzz_readers
+from murmuration.soak.fuzzing.sacct import fuzz_sacct
 
 FUZZES: dict[Callable[[int, int], FuzzCount], int] = {
     fuzz_protocol: 15_000,
     fuzz_readers: 20_000,
+    fuzz_sacct: 20_000,
     fuzz_decisions: 2_000,
     fuzz_reports: 2_000,
 }

@@ -100,7 +100,7 @@ class Fuzz:
     def _tasks(self) -> Callable[[], object]:
         entries = _queue(self._rng)
         text, same = self._change(entries, "jobs")
-        honest = read_tasks(_dump({"jobs": [entries[i] for i in same]}), USER)
+        honest = read_tasks(print_answer({"jobs": [entries[i] for i in same]}), USER)
         parts = {entries[i]["het_job_id"] for i in range(len(entries)) if i not in same} - {0}
         honest = [task for task in honest if int(task.name) not in parts]
         return lambda: _check(honest, read_tasks(text, USER))
@@ -108,7 +108,7 @@ class Fuzz:
     def _queue(self) -> Callable[[], object]:
         entries = _queue(self._rng)
         text, same = self._change(entries, "jobs")
-        honest = observe_queue(_dump({"jobs": [entries[i] for i in same]}), NODES, {})
+        honest = observe_queue(print_answer({"jobs": [entries[i] for i in same]}), NODES, {})
         now = TIME + self._rng.random() * 1e5
 
         def read() -> None:
@@ -128,7 +128,7 @@ class Fuzz:
     def _nodes(self) -> Callable[[], object]:
         entries = _nodes()
         text, same = self._change(entries, "nodes")
-        honest = read_nodes(_dump({"nodes": [entries[i] for i in same]}))
+        honest = read_nodes(print_answer({"nodes": [entries[i] for i in same]}))
         return lambda: _check(honest, read_nodes(text))
 
     def _recording(self) -> Callable[[], object]:
@@ -190,7 +190,7 @@ class Fuzz:
         same, changed = self._untouched(len(entries)), list[Any](entries)
         for i in set(range(len(entries))) - same:
             changed[i] = self._changed_entry(entries, i)
-        text = _dump({"errors": [], name: changed})
+        text = print_answer({"errors": [], name: changed})
         if RAW["@deep"] in text:
             same.clear()
         printed = self._spoil(text.encode("utf-8", "surrogateescape"), same)
@@ -214,11 +214,16 @@ class Fuzz:
         if self._intact or (self._rng.random() < 0.9 and same):
             return content
         same.clear()
-        for _ in range(self._rng.randint(1, 3)):
-            place = self._rng.randrange(len(content) + 1)
-            piece = self._rng.choice((b"", b"\xff", b"\0", b'"', b"}", b"9" * 5000, b"\n", b"-", b"[" * 5000))
-            content = content[:place] + piece + content[place + self._rng.randint(0, 3) :]
-        return content[: self._rng.randrange(len(content) + 1)] if self._rng.random() < 0.2 else content
+        return spoil_bytes(content, self._rng)
+
+
+def spoil_bytes(content: bytes, rng: random.Random) -> bytes:
+    """Replace up to three pieces of a content, and cut one in five."""
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(content) + 1)
+        piece = rng.choice((b"", b"\xff", b"\0", b'"', b"}", b"9" * 5000, b"\n", b"-", b"[" * 5000))
+        content = content[:place] + piece + content[place + rng.randint(0, 3) :]
+    return content[: rng.randrange(len(content) + 1)] if rng.random() < 0.2 else content
 
 
 def _check(honest: Sequence[Any] | set[Any], found: Sequence[Any] | set[Any]) -> None:
@@ -226,7 +231,8 @@ def _check(honest: Sequence[Any] | set[Any], found: Sequence[Any] | set[Any]) ->
         raise AssertionError(f"not read beside damaged ones: {hidden[0]}")
 
 
-def _dump(answer: dict[str, Any]) -> str:
+def print_answer(answer: dict[str, Any]) -> str:
+    """Return an answer of Slurm as JSON, with what JSON of Python does not write."""
     text = json.dumps(answer, ensure_ascii=False)
     for mark, raw in RAW.items():
         text = text.replace(f'"{mark}"', raw)

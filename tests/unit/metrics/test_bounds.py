@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from baselines import ElasticDp, Fifo, Optimus, Pollux, Random, Sia, Srtf, Starling
-from envs.metrics import makespan
+from envs.metrics import departures, makespan
 from envs.metrics.bounds import (
     BATCH_SLACK,
     BatchSearch,
@@ -81,6 +81,22 @@ def test_constraints_raise_the_bound_and_no_scheduler_beats_it(seed):
         result = run_episode(scheduler, Simulator(workload, setup))
         jct = result.records["finish_time"] - result.records["submit_time"]
         assert jct.mean() >= bound.mean_jct() * (1 - 1e-9)
+        assert makespan(result) >= bound.makespan() * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_time_limits_lower_the_bound_and_no_scheduler_beats_it(seed):
+    rng, setup = np.random.default_rng(seed), Setup(HALLS, Curved(), Scenario(restart_delay=0.0))
+    limited = [replace(job, time_limit=float(rng.uniform(5, 60))) for job in halls_workload(seed)]
+    workload = Workload.of(limited)
+    bound, free = Relaxation.of(workload, setup), Relaxation.of(halls_workload(seed), setup)
+    assert bound.makespan() < free.makespan()
+    for scheduler in (Srtf(), Starling()):
+        result = run_episode(scheduler, Simulator(workload, setup))
+        assert result.at_limit.any()
+        assert not result.num_unfinished
+        stays = departures(result) - result.records["submit_time"]
+        assert stays.mean() >= bound.mean_jct() * (1 - 1e-9)
         assert makespan(result) >= bound.makespan() * (1 - 1e-9)
 
 

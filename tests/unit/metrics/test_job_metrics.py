@@ -37,7 +37,7 @@ def test_an_unfinished_job_has_no_completion_time(unfinished):
 
 
 def test_censored_completion_cuts_at_the_end(unfinished):
-    assert censored_completion_times(unfinished.records, 20).tolist() == [20, 15, 2]
+    assert censored_completion_times(unfinished).tolist() == [20, 15, 2]
 
 
 def test_a_wait_includes_the_time_after_a_preemption_and_the_time_to_start_does_not():

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -16,11 +17,12 @@ from envs.metrics.bounds import Relaxation
 from envs.performance import IdealModel, default_model
 from envs.pictures.texts import TextConsole
 from envs.scheduling import Scheduler
-from envs.simulation import Scenario, Setup
+from envs.simulation import RunResult, Scenario, Setup
 from envs.types import ClusterSpec, JobSpec, NodeSpec, Placement
 from envs.workloads import Workload
 from murmuration.reports.page import markdown_page
-from murmuration.reports.table import print_table
+from murmuration.reports.side_by_side import captions
+from murmuration.reports.table import all_columns, print_table
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, two_nodes
 
 GPUS = ClusterSpec((NodeSpec("V100", 4),))
@@ -52,6 +54,18 @@ def test_the_bound_is_the_mean_over_workloads_on_the_compared_jobs(comparison):
     logs = [np.log(one.mean_jct() / summary.mean_jct)
             for one, summary in zip(each, comparison.summaries["fifo"], strict=True)]  # fmt: skip
     assert comparison.bounds[0]["mean_jct_ratio"] == pytest.approx(np.exp(np.mean(logs)))
+
+
+def test_jobs_that_end_at_their_time_limits_have_a_column_and_are_in_no_mean(comparison):
+    """Every third job may run for 15 s and needs more: none of these counts as finished, or as unfinished."""
+    workload = Workload.of([replace(job, time_limit=15.0) if job.id % 3 == 0 else job for job in jobs(*ROWS)])
+    found = compare_schedulers({"fifo": Fifo()}, [workload], Setup(two_nodes(), IdealModel()), resamples=50)
+    (row,) = found.rows
+    assert (row["num_at_limit"], row["num_unfinished"], row["num_compared"]) == (4, 0, 8)
+    assert [column.cells[0] for column in all_columns(found) if column.head == "at limit"] == ["4"]
+    runs = [run for run in found.runs["fifo"] if isinstance(run, RunResult)]
+    assert captions(runs)[0].endswith(", 4 ended at their limit")
+    assert not any(column.head == "at limit" for column in all_columns(comparison))
 
 
 def test_unfinished_jobs_are_left_out_of_the_bound():

@@ -64,9 +64,9 @@ def test_lost_jobs_are_detected(engine):
             result, log=EventLog(np.delete(events, np.flatnonzero(events["kind"] == removed)[3]), result.log.shares)
         )
 
-    with pytest.raises(ConservationError, match="40 jobs arrive in the event log and 39 finish; the records have 40"):
+    with pytest.raises(ConservationError, match="40 jobs arrive in the event log and 39 end; the records have 40"):
         without(EventKind.FINISH).check_conservation()
-    with pytest.raises(ConservationError, match="39 jobs arrive in the event log and 40 finish"):
+    with pytest.raises(ConservationError, match="39 jobs arrive in the event log and 40 end"):
         without(EventKind.ARRIVE).check_conservation()
     with pytest.raises(ConservationError, match="the records have 39"):
         replace(result, records=result.records[1:]).check_conservation()

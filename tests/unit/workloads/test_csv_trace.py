@@ -1,5 +1,6 @@
 """The CSV reader with its mapping: units, filters, bad rows, mistakes in the mapping, and the example of the docs."""
 
+import math
 import re
 from pathlib import Path
 
@@ -24,6 +25,21 @@ BASIC = {"submit_time": "at", "duration": "took", "num_gpus": "n"}
 def read(write, text, columns=BASIC, *, strict=False, **options):
     """The frame and the report of a file with this text."""
     return CsvTrace(columns, **options).read(write("jobs.csv", text), strict=strict)
+
+
+def test_time_limits_and_priorities_are_read_and_empty_cells_state_none(write, cluster, ideal):
+    columns, units = {**BASIC, "time_limit": "limit", "priority": "prio"}, {"time_limit": "min"}
+    text = "at,took,n,limit,prio\n0,60,1,1.5,-7\n1,60,1,,\n2,60,1,-1,0\n3,60,1,1,high\n"
+    frame, report = read(write, text, columns, units=units)
+    assert frame["time_limit"].tolist() == [90.0, 0.0]
+    assert frame["priority"].tolist() == [-7.0, 0.0]
+    assert report.bad == {"limit must be at least 0": 1, "prio must be a finite number": 1}
+    reader = CsvTrace(columns, units=units)
+    source = TraceSource(cluster, ideal, reader, path=str(write("jobs.csv", text)), evaluate_on="all", limits="trace")
+    (workload,) = source.evaluation()
+    assert [(job.time_limit, job.priority) for job in workload] == [(90.0, -7.0), (math.inf, 0.0)]
+    said = "1 of 2 jobs have time limits, at which they end (median 0.025 h); workload.limits=none lifts this"
+    assert said in workload.notes
 
 
 def test_the_least_mapping_by_hand(write):

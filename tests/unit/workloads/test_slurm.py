@@ -1,5 +1,8 @@
 """Slurm's accounting, in the format that `man sacct` documents."""
 
+import json
+import math
+
 import pytest
 
 from envs.types import TraceError
@@ -98,24 +101,30 @@ def test_jobs_that_held_gpus_are_kept_however_they_ended(write, state):
 
 
 def test_of_a_requeued_job_the_last_run_counts(write):
-    """sacct --duplicates prints every run; monthly files that are joined repeat lines and headers."""
+    """sacct --duplicates prints every run; monthly files that are joined repeat lines and headers.
+
+    The submission is that of the first run. A job whose number was used again is another one, and the last counts.
+    """
     lines = (
         line("7", "PREEMPTED", elapsed="00:10:00"),
         line("7", "REQUEUED", elapsed="00:00:30"),
         line("7", "COMPLETED", "2024-03-04T09:00:00", "00:20:00"),
+        line("9", "COMPLETED"),
+        line("9", "COMPLETED", "2024-03-05T08:00:00"),
         line("8", "FAILED"),
         line("8", "PENDING", "2024-03-04T10:00:00", "00:00:00", ""),
         HEADER,
         line("7", "COMPLETED", "2024-03-04T09:00:00", "00:20:00"),
     )
     frame, report = read(write, *lines)
-    assert frame["id"].tolist() == ["8", "7"]
-    assert frame["duration"].tolist() == [3600.0, 1200.0]
+    assert frame["id"].tolist() == ["7", "8", "9"]
+    assert frame["submit_time"].tolist() == [8 * 3600.0, 8 * 3600.0, 32 * 3600.0]
+    assert frame["duration"].tolist() == [1200.0, 3600.0, 3600.0]
     assert report.skipped == {
         "repeated header lines": 1,
         "not ended": 2,
         "exact duplicates of an earlier row": 1,
-        "earlier runs of requeued jobs": 1,
+        "earlier runs of requeued jobs": 2,
     }
 
 
@@ -140,7 +149,7 @@ def test_elapsed_times(write, elapsed, seconds):
         ({"submit": "0001-01-01T00:00:00"}, "Submit"),
         ({"tres": "gres/gpu=99999999"}, "AllocTRES"),
         ({"tres": "gres/gpu=2,gres/gpu:a100=1,gres/gpu:v100=1"}, "AllocTRES"),
-        ({"name": "a|b"}, "JobID"),
+        ({"submit": "a|b|c"}, "JobID"),
     ],
 )
 def test_a_bad_line_is_counted_with_its_field_or_raised(write, changes, field):
@@ -179,7 +188,132 @@ def test_times_follow_the_clock_of_a_zone(write):
     assert NO_ZONE_NOTE not in report.notes
 
 
-def test_the_table_for_the_terminal_is_refused_with_the_command(write):
-    text = "       JobID    State              Submit \n------------ -------- ------------------- \n101 COMPLETED x\n"
-    with pytest.raises(TraceError, match="has no column 'JobID'; .* needs .*AllocTRES; its header has no '\\|'"):
+FULL = (
+    "JobIDRaw|JobID|JobName|User|Account|Partition|QOS|Priority|Submit|Eligible|Elapsed|Timelimit|State|NNodes|AllocTRES|"
+    "SubmitLine\n"
+)
+
+
+def full(
+    number, *, name="train", limit="02:00:00", priority="4294901000", eligible=START, line="sbatch job.sh", **given
+):
+    values = {"partition": "gpu", "elapsed": "01:00:00", "state": "COMPLETED", "tres": TRES, **given}
+    return (
+        f"{number}|{number}|{name}|ann|vision|{values['partition']}|high|{priority}|{START}|{eligible}|{values['elapsed']}|"
+        f"{limit}|{values['state']}|1|{values['tres']}|{line}\n"
+    )
+
+
+def test_what_users_state_is_read(write):
+    lines = (
+        full(1, name="a|b|c", limit="1-00:00:30"),
+        full(2, limit="UNLIMITED", eligible="2024-03-04T09:00:00", line="sbatch -a 0-9%3 --requeue x.sh | tee log"),
+        full(3, name="x|y", limit="Partition_Limit", line="sbatch --dependency=afterok:1 x.sh | tee"),
+        full(4, limit="Partition_Limit", partition="debug", priority=""),
+        full("4.batch", limit="", priority=""),
+    )
+    frame, report = read(write, *lines, header=FULL, default_limits={"debug": "30:00", "": 7200})
+    assert frame["name"].tolist() == ["a|b|c", "train", "x|y", "train"]
+    assert frame["time_limit"].tolist() == [86430.0, 0.0, 7200.0, 1800.0]
+    assert frame["priority"].tolist() == [4294901000.0] * 3 + [0.0]
+    assert frame["eligible_after"].tolist() == [0.0, 3600.0, 0.0, 0.0]
+    assert frame["dependency"].tolist() == ["", "", "afterok:1", ""]
+    assert frame["array_limit"].tolist() == [0.0, 3.0, 0.0, 0.0]
+    assert frame["requeue"].tolist() == ["", "1", "", ""]
+    said = (
+        "read, and not enforced: jobs state a priority (3 jobs), a QoS (4 jobs), a dependency (1 jobs), a word on "
+        "requeueing (1 jobs), a limit on running tasks of their array (1 jobs), that they were eligible later than "
+        "submitted (1 jobs)"
+    )
+    assert said in report.notes
+
+
+def test_limits_end_jobs_unless_they_are_lifted(write, cluster, ideal):
+    timed_out = full(3, state="TIMEOUT", elapsed="02:00:00"), full(4, state="TIMEOUT", elapsed="02:00:31")
+    assert read(write, *timed_out, header=FULL)[0]["duration"].tolist() == [pytest.approx(7200.0072, abs=1e-9), 7231.0]
+    path = str(write("jobs.txt", FULL + full(1) + full(2, limit="UNLIMITED")))
+    limits = {}
+    for setting in ("trace", "none"):
+        source = TraceSource(cluster, ideal, SlurmTrace(), path=path, evaluate_on="all", limits=setting)
+        (workload,) = source.evaluation()
+        limits[setting] = [job.time_limit for job in workload]
+        assert [job.priority for job in workload] == [4294901000.0] * 2
+    assert limits == {"trace": [7200.0, math.inf], "none": [math.inf] * 2}
+    with pytest.raises(TraceError, match=r"workload\.limits is 'all'; it must be trace or none"):
+        TraceSource(cluster, ideal, SlurmTrace(), path=path, limits="all")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"limit": "soon"}, "Timelimit"), ({"priority": "high"}, "Priority"), ({"eligible": "x"}, "Eligible")],
+)
+def test_a_bad_statement_is_named_with_row_and_column(write, changes, field):
+    with pytest.raises(TraceError, match=rf"jobs\.txt: row 3: {field} is .*; it must be"):
+        read(write, full(1), full(2, **changes), header=FULL)
+
+
+def test_a_bad_default_limit_is_refused(write):
+    with pytest.raises(TraceError, match=r"workload\.reader\.default_limits\.debug is 'long'; it must be a time like"):
+        read(write, full(1), header=FULL, default_limits={"debug": "long"})
+
+
+def test_raw_ids_alone_and_comma_separated_exports_are_read(write):
+    header = HEADER.replace("JobID", "JobIDRaw")
+    assert read(write, line("7"), header=header)[0]["id"].tolist() == ["7"]
+    rows = [HEADER, line("7", name='a "quoted", name').replace('"', '""')]
+    text = "".join(",".join(f'"{cell}"' for cell in row.strip().split("|")) + "\n" for row in rows)
+    frame, _ = SlurmTrace().read(write("jobs.csv", text), strict=True)
+    assert (frame["name"].tolist(), frame["num_gpus"].tolist()) == (['a "quoted", name'], [2])
+
+
+TIME = {
+    "submission": 1709539200, "eligible": 1709539260, "elapsed": 90061,
+    "limit": {"set": True, "infinite": False, "number": 3000},
+}  # fmt: skip
+ENTRY = {
+    "job_id": 12, "name": "a|b", "user": "ann", "account": "vision", "partition": "gpu", "qos": "high",
+    "allocation_nodes": 1, "priority": {"set": True, "infinite": False, "number": 77},
+    "array": {"job_id": 10, "task_id": {"set": True, "infinite": False, "number": 2},
+              "limits": {"max": {"running": {"tasks": 5}}}},
+    "time": TIME,
+    "state": {"current": ["COMPLETED"]},
+    "tres": {"allocated": [{"type": "cpu", "name": "", "count": 8}, {"type": "gres", "name": "gpu:a100", "count": 2}]},
+}  # fmt: skip
+
+
+def test_json_is_read(write):
+    old = ENTRY | {"job_id": 13, "array": {"job_id": 0, "task_id": None}, "priority": 5, "state": {"current": "FAILED"}}
+    old["time"] = TIME | {"limit": {"set": True, "infinite": True, "number": 0}}
+    text = json.dumps({"meta": {}, "jobs": [ENTRY, old, 3]})
+    frame, report = SlurmTrace(gpu_types={"a100": "A100"}).read(write("jobs.json", text))
+    assert frame["id"].tolist() == ["10_2", "13"]
+    assert frame["name"].tolist() == ["a|b", "a|b"]
+    assert frame["submit_time"].tolist() == [8 * 3600.0] * 2
+    assert frame["duration"].tolist() == [90061.0] * 2
+    assert frame["time_limit"].tolist() == [180000.0, 0.0]
+    assert frame["priority"].tolist() == [77.0, 5.0]
+    assert frame["array_limit"].tolist() == [5.0, 0.0]
+    assert frame["gpu_type"].tolist() == ["A100", "A100"]
+    assert report.bad == {"JobID must be in an object of sacct's JSON": 1}
+
+
+TERMINAL = "       JobID    State              Submit \n------------ -------- ------------------- \n101 COMPLETED x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TERMINAL, "is no table that can be split without doubt"),
+        (line(), r"does not begin with the names of sacct's columns \(leave out --noheader\)"),
+        (HEADER.replace("Elapsed", "Start2") + line(), "has no column 'Elapsed'; it has JobID, JobName"),
+        (HEADER, "has a header but no rows"),
+        ((HEADER + line()).replace("|", ","), "its rows have more fields than its header"),
+        ("- job_id: 3\n  state: COMPLETED\n", "does not begin with the names of sacct's columns"),
+        ('{"jobs": [}', r"is not the JSON of sacct \(Expecting value"),
+        ('{"jobs": []}', "has no list of jobs"),
+        (HEADER.replace("User", "State") + line(), "two columns are named 'State'"),
+    ],
+)
+def test_other_forms_are_refused_with_the_command(write, text, said):
+    with pytest.raises(TraceError, match=rf"jobs\.txt: .*{said}.*sacct --allusers .*--parsable2.*> jobs\.txt$"):
         SlurmTrace().read(write("jobs.txt", text))

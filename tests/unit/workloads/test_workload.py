@@ -1,5 +1,6 @@
 """The table of jobs: order, slices, plans, and errors."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +24,9 @@ def test_jobs_are_sorted_and_ties_keep_their_order():
 
 def test_a_job_survives_the_table_unchanged():
     plan = ExecutionPlan(data=2, zero_stage=2)
-    job = JobSpec(0, 3.0, 4, 7.5, "b", 2, 8, 16, 64, plan, "team", True, "job-x")
+    job = JobSpec(0, 3.0, 4, 7.5, "b", 2, 8, 16, 64, plan, "team", True, "job-x", time_limit=60.0, priority=7.0)
     assert Workload.of([job]).spec(0) == job
+    assert not Workload.of([replace(job, time_limit=math.inf)]).limited
 
 
 def test_plans_are_kept_by_row():

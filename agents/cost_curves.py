@@ -133,7 +133,7 @@ def cost_curves(runs: Sequence[CostCurve], title: str = "") -> Figure:
     least, most = axes.get_ylim()
     axes.set_yticks([each for each in TICKS if least <= each <= most])
     axes.set_ylim(least, most)
-    axes.set_ylabel(plot_text(f"{goal} in validation{'' if goal.relative else ' (h)'}"))
+    axes.set_ylabel(plot_text(f"{goal.axis} in validation"))
     axes.set_title(plot_text(title), fontsize=10, loc="left")
     return figure
 

@@ -67,6 +67,11 @@ class Goal:
         name = "makespan" if self.makespan_share == 1 else "cost"
         return f"{OVERVIEW}/validation_{name}_hours"
 
+    @property
+    def axis(self) -> str:
+        """What charts call it, with its unit."""
+        return f"{self._weighted} / best baseline" if self.relative else f"{self._weighted} (h)"
+
     def __str__(self) -> str:
         what = self._weighted
         return f"{what} relative to the best baseline of each world" if self.relative else what

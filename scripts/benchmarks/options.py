@@ -33,7 +33,7 @@ from murmuration.config.inputs import build_inputs
 SCORER, TRAINED, ATTENTION = "scorer", "trained scorer", "attention"
 NETWORKS = {
     SCORER: Blueprint("agents.networks.option_scorer.OptionScorer", {}),
-    TRAINED: Blueprint("agents.networks.option_scorer.OptionScorer", {}),
+    TRAINED: Blueprint("agents.networks.option_scorer.OptionScorer", {"hidden": 48}),
     ATTENTION: Blueprint("agents.networks.option_attention.OptionAttention", {}),
 }
 LEAST = {  # training episodes for a CPU-second, by task, what may be changed, and network

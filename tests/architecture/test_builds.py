@@ -90,6 +90,6 @@ def test_a_tuning_builds_its_scheduler_at_both_ends_of_every_range(name):
 
 
 def test_no_group_is_left_out():
-    """Tasks are built by tests/unit/records/test_tasks.py."""
+    """Tasks are built by tests/unit/records/test_tasks.py, worlds by tests/unit/episodes/test_worlds.py."""
     groups = {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert groups == {*BUILT_BARE, "network", "task", "workload", "experiment", "tuning"}
+    assert groups == {*BUILT_BARE, "network", "task", "workload", "experiment", "tuning", "world"}

@@ -185,7 +185,7 @@ def test_an_option_that_a_resumed_run_would_ignore_is_refused(start, compared, c
     code, _, err, _ = start(capsys, "train", f"resume={compared}", option)
     assert (code, len(err.strip().splitlines())) == (2, 1)
     named = option.partition("=")[0].replace("scheduler", "schedulers.srtf")
-    assert f"the run goes on as it began; leave out {named}; only episodes, evaluate, " in err
+    assert f"the run goes on as it began; leave out {named}; only elsewhere, episodes, evaluate, " in err
     assert (compared / "provenance.json").read_bytes() == before
 
 

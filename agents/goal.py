@@ -1,4 +1,4 @@
-"""What policies are compared by in training: mean JCT, makespan, a weighted mean of both, or its ratio to the best."""
+"""The goal of training: mean JCT, makespan, a weighted mean of both, or the ratio of that to the best baseline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Goal:
 
     @property
     def unit(self) -> float:
-        """What costs are divided by in charts: the seconds of an hour, or 1 for ratios."""
+        """The unit of costs in charts: an hour in s, or 1 for ratios."""
         return 1.0 if self.relative else HOUR
 
     def said(self, cost: float) -> str:
@@ -69,7 +69,7 @@ class Goal:
 
     @property
     def axis(self) -> str:
-        """What charts call it, with its unit."""
+        """The label of an axis, with the unit."""
         return f"{self._weighted} / best baseline" if self.relative else f"{self._weighted} (h)"
 
     def __str__(self) -> str:

@@ -167,7 +167,7 @@ class OptionProblem:
 
     @property
     def goal(self) -> Goal:
-        """What the reward of the first task pays for; relative to the best baselines where worlds are drawn."""
+        """The goal that the reward of the first task states; relative to the best baselines where worlds are drawn."""
         own = Goal.of(self.worlds[0].reward, self.worlds[0].source.num_jobs)
         return replace(own, relative=self.drawn is not None)
 

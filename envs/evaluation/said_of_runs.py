@@ -1,4 +1,4 @@
-"""What captions say of runs: which ended early, what schedulers counted, and which chose batch sizes."""
+"""Notes on runs for captions: which ended early, counters of schedulers, and who chose batch sizes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

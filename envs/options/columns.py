@@ -129,7 +129,7 @@ NUM_JOB_COLUMNS = JOB_LOSES + 1
     NUM_CLUSTER_COLUMNS,
 ) = range(8)
 
-# What changes in the rows of jobs that a decision does not concern, see `envs.options.carrying`.
+# Columns that change in rows of jobs that a decision does not concern, see `envs.options.carrying`.
 CHANGING_JOB = (JOB_RANK, JOB_FIRST)
 
 OPTION_COLUMNS = (

@@ -45,7 +45,7 @@ def renew_records(
         return
     for name, now in library_configurations([name for name in records.names if name in schedulers]).items():
         record = records.read(name, now, 1)
-        if isinstance(record, str) or remark_on(record.header, now) != OTHER_SOURCES:
+        if isinstance(record, str) or not record.episodes or remark_on(record.header, now) != OTHER_SOURCES:
             continue
         played = min(count, len(record.episodes))
         differs = [
@@ -53,8 +53,8 @@ def renew_records(
             for i in range(played)
             if not repeats(record, i, schedulers[name], Simulator(workloads[i], setup, workload_seed(seed, i)))
         ]
-        if differs or not played:
-            yield f"{name}: its record is not renewed: {', '.join(differs) or 'no episode'} is played differently now"
+        if differs:
+            yield f"{name}: its record is not renewed: {', '.join(differs)} is played differently now"
             continue
         renew(records, record, now)
         yield f"{name}: its record is renewed, as {played} of {len(record.episodes)} episodes are played as before"

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from envs.evaluation.comparison import Comparison
 from envs.evaluation.files import write_whole
 from envs.evaluation.statistics import Estimate
 from experiments.performance.reproduction import Reproduction
@@ -23,7 +22,6 @@ from murmuration.runs.comparing import play_comparison
 from murmuration.runs.policies import load_policies
 
 Ratios = dict[str, Estimate]  # ratio of mean JCT to the reference, by scheduler
-SURE = "surely"
 
 
 def compare_elsewhere(
@@ -80,11 +78,6 @@ def compare_in(words: Sequence[str], names: Sequence[str], policies: Mapping[str
     run = compose_comparison([*words, f"scheduler=[{','.join(chosen)}]", f"reference={reference}", "optional=true"])
     built = {name: load_policies(CONF.parent / path)["policy"] for name, path in policies.items()}
     comparison, _, _ = play_comparison(run, None, built, quiet=True)
-    return ratios_of(comparison)
-
-
-def ratios_of(comparison: Comparison) -> Ratios:
-    """Return the ratio of mean JCT of each scheduler to the reference."""
     return {name: comparison.ratio("mean_jct", name) for name in comparison.schedulers}
 
 
@@ -109,7 +102,7 @@ def add_up(policy: str, rows: Mapping[str, Ratios], published: Sequence[str], re
         "worst": float(values.max()),
         "of the best published": float(np.exp(np.mean([np.log(own[each].value / best[each]) for each in own]))),
         "ahead of all published": sum(own[each].value < best[each] for each in own),
-        f"{SURE} ahead of {reference}": sum(ratio.high < 1.0 for ratio in own.values()),
+        f"surely ahead of {reference}": sum(ratio.high < 1.0 for ratio in own.values()),
         "behind SRTF": sum("srtf" in row and row[policy].low > row["srtf"].value for row in played.values()),
     }
 

@@ -200,7 +200,7 @@ class Observer:
         return {"shares": 1.0, "loses": 1.0 - self.draft.kept(job, partner, self.draft.held(job))}
 
     def _sharing(self, option: Option, after: Mapping[NodeId, int]) -> FeatureRow:
-        """What a job and its partner lose of their throughputs after an option, and what a present one regains."""
+        """The throughput that a job and its partner lose by an option, and that a present partner regains."""
         draft = self.draft
         partner = option.gpus if option.change == SHARE else draft.partner(option.job)
         if partner is None:

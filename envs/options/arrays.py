@@ -7,7 +7,7 @@ import numpy as np
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.episodes.coupling import SUM_WITH_TRAFFIC
 from envs.episodes.hidden import Doubt
-from envs.options.rules import CHANGES, IDLE, PLACINGS, TURNS, OptionRules
+from envs.options.rules import CHANGES, CONTESTED, IDLE, LOSERS, PLACINGS, TURNS, OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.tuning import TuningTable, tunings_under
 from envs.simulation import Setup, State, ThroughputTable
@@ -31,12 +31,19 @@ RULES = np.dtype(
             ("distinct_nodes", np.int64),
             ("tune", np.int64),
             ("turn", np.int64),  # index into TURNS
+            ("subrounds", np.int64),
+            ("losers", np.int64),  # index into LOSERS
+            ("contested", np.int64),  # index into CONTESTED
+            ("ranks", np.int64),
+            ("sees_own", np.int64),  # whether a node sees its own alone
             ("share", np.int64),
+            ("room", np.int64),  # for options, without the waiting of each node that acts together
             ("placing", np.int64),  # index into PLACINGS
             ("node_gpus", np.int64),  # GPUs of the largest node
             ("pauses", np.int64),  # whether Python lets time pass: throughputs are hidden, or work is predicted
             # The present round.
             ("decision", np.int64),  # options carried out so far
+            ("subround", np.int64),  # of nodes that act together, from 0
             ("gang", np.int64),  # a job that has fewer GPUs in the draft than it needs, -1 for none
             ("last_node", np.int64),  # the node whose turn was last, -1 for none; only where nodes take turns
             ("active", np.int64),  # jobs in the system; the next four: see `envs.options.units`
@@ -58,11 +65,14 @@ RULES = np.dtype(
             ("full_lists", np.int64),  # decisions with jobs `beyond` the candidates
             ("full_rounds", np.int64),  # rounds that ended after the most decisions though there were options left
             ("left_out", np.int64),  # options that did not fit into the arrays, over all decisions
+            ("claims", np.int64),  # choices other than waiting of nodes that act together
+            ("lost_claims", np.int64),  # of these, those that got nothing
+            ("second_choices", np.int64),  # of these, those that got their next best option
         ],
     ),
     align=True,
 )
-COUNTERS = ("decisions", "broken_gangs", "full_lists", "full_rounds", "left_out")
+COUNTERS = ("decisions", "broken_gangs", "full_lists", "full_rounds", "left_out", "claims", "lost_claims", "second_choices")
 # Columns of `OptionArrays.what`.
 # Kind, row of the job (-1: none), node, GPUs there; for tuning the number of the tuning (`envs.options.tuning`), for
 # sharing the job whose GPUs are shared.
@@ -102,6 +112,31 @@ class KeptRows(NamedTuple):
 
 
 @by_reference
+class JointClaims(NamedTuple):
+    """Working memory for nodes that act together; see `envs.options.together`.
+
+    Attributes:
+        first: int64[num_nodes + 1], the first option of each node; the last entry is the end.
+        place: int64[num_nodes].
+        claims: int64[num_nodes], the nodes that claim something, by falling margin.
+        margins: float64[num_nodes], of these.
+        given: int64[num_jobs], the kind of what was carried out for a job in this sub-round, 0 for nothing.
+        lost: int64[num_nodes], 1 for a node whose claim got nothing.
+        chosen: int64[num_nodes], the place of the option of each node, -1 for a node without options.
+        scores: float64[capacity], of the listed options.
+    """
+
+    first: IntArray
+    place: IntArray
+    claims: IntArray
+    margins: FloatArray
+    given: IntArray
+    lost: IntArray
+    chosen: IntArray
+    scores: FloatArray
+
+
+@by_reference
 class OptionArrays(NamedTuple):
     """The engine's arrays, the rules, and the options of one decision.
 
@@ -131,6 +166,7 @@ class OptionArrays(NamedTuple):
     doubt: Doubt  # without rows where throughputs are exact
     likely: FloatArray  # float64[B, num_jobs, 2], see `quantiles_left`; without jobs where no work is predicted
     kept: KeptRows
+    joint: JointClaims
 
 
 def allocate_options(
@@ -161,11 +197,17 @@ def allocate_options(
     records["tune"] = rules.tune
     records["share"] = rules.shares(setup)
     records["turn"] = TURNS.index(rules.turn)
+    records["subrounds"], records["ranks"] = rules.subrounds, rules.ranks and rules.turn == "together"
+    records["losers"] = LOSERS.index(rules.losers)
+    records["contested"] = CONTESTED.index(rules.contested)
+    records["sees_own"] = rules.view == "own"
+    records["room"] = capacity
     records["placing"] = PLACINGS.index(rules.placing)
     records["node_gpus"] = state.nodes["num_gpus"][0].max()
     for name in ("gang", "last_node", "turn_of"):
         records[name] = -1
     classes = node_classes(state)
+    capacity += nodes * (rules.turn == "together")
     return OptionArrays(
         world=world,
         rules=records,
@@ -188,6 +230,23 @@ def allocate_options(
         doubt=no_doubt(),
         likely=np.zeros((batch, 0, len(QUARTILES))),
         kept=_no_rows(state.jobs.shape[1], nodes, capacity, rows, spec),
+        joint=_no_claims(state.jobs.shape[1], nodes, capacity),
+    )
+
+
+def _no_claims(num_jobs: int, num_nodes: int, capacity: int) -> JointClaims:
+    def whole(size: int) -> IntArray:
+        return np.zeros(size, np.int64)
+
+    return JointClaims(
+        first=whole(num_nodes + 1),
+        place=whole(num_nodes),
+        claims=whole(num_nodes),
+        margins=np.zeros(num_nodes),
+        given=whole(num_jobs),
+        lost=whole(num_nodes),
+        chosen=whole(num_nodes),
+        scores=np.zeros(capacity),
     )
 
 
@@ -245,6 +304,7 @@ def option_arrays(batch: OptionArrays, b: int) -> OptionArrays:
         batch.doubt,
         batch.likely[b],
         batch.kept,
+        batch.joint,
     )
 
 

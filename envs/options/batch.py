@@ -12,6 +12,7 @@ from envs.options.arrays import COUNTERS, OPTION_NODE, OPTION_ROW, OptionArrays,
 from envs.options.kernels import ROUND_OVER
 from envs.options.rules import OptionRules
 from envs.options.spec import OptionSpec
+from envs.options.together import act_in
 from envs.options.tuning import tunings_under
 from envs.simulation import Setup
 from envs.simulation.compiled.jit import RepeatedKernel
@@ -34,7 +35,7 @@ class ListedOptions(NamedTuple):
         jobs: float32[num_jobs, job_features].
         nodes: float32[num_nodes, NUM_NODE_COLUMNS].
         cluster: float32[NUM_CLUSTER_COLUMNS].
-        turn: the node whose turn it is, -1 in an auction.
+        turn: the node whose turn it is, -1 otherwise.
     """
 
     what: IntArray
@@ -126,6 +127,23 @@ class OptionBatch(EpisodeBatch):
         for b in np.flatnonzero((self._outcomes == LOG_FULL) | (self._outcomes == ROUND_OVER)):
             self.resume(int(b))
         return *self._pay(before), self.ended
+
+    def act(self, b: int, chosen: IntArray, scores: FloatArray) -> IntArray:
+        """Carry out what the nodes of an episode choose at the same time, where the rule of turn is "together".
+
+        Args:
+            b: the episode, which must not have ended.
+            chosen: int64[num_nodes], for each node the place of one of its options in the list of `options`; -1 for a
+                node without options.
+            scores: float64[num_options], from which margins and next best options follow.
+
+        Returns:
+            int64[num_nodes], 1 for a node whose claim got nothing.
+        """
+        lost = np.zeros(self.cluster.num_nodes, np.int64)
+        act_in(self.arrays, b, chosen, scores, self._outcomes, lost)
+        self.resume(b)
+        return lost
 
     def resume(self, b: int) -> None:
         """Go on with an episode whose log was full in the middle of a step, or whose round is over."""

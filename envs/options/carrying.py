@@ -136,7 +136,8 @@ def carry_features(a: OptionArrays, is_read: bool) -> None:
         if kept.changed_nodes[n] > kept.clock[KEPT_AT]:
             write_node(a, n)
             kept.node_before[n] = -1
-        a.nodes[n, NODE_TYPE_THROUGHPUT] = a.type_throughput[a.world.nodes[n].gpu_type]
+        if a.rules[0].sees_own == 0:
+            a.nodes[n, NODE_TYPE_THROUGHPUT] = a.type_throughput[a.world.nodes[n].gpu_type]
         if value != a.nodes[n, NODE_TYPE_THROUGHPUT]:
             kept.node_before[n] = -1
     write_cluster(a)

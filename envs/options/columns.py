@@ -114,8 +114,9 @@ NUM_JOB_COLUMNS = JOB_LOSES + 1
     NODE_MEMORY_DEMAND,  # the same for memory
     NODE_LINK_LOAD,  # traffic of its jobs / its link
     NODE_DOWN,  # 1 while it has failed
+    NODE_RANK,  # drawn for this sub-round, in 0 to 1, where nodes act together with `OptionRules.ranks`; else 0
     NUM_NODE_COLUMNS,
-) = range(9)
+) = range(10)
 
 # The cluster.
 (
@@ -147,5 +148,5 @@ JOB_ROW_COLUMNS = (
     *("lacks_cpus", "lacks_memory", "efficiency_1", "efficiency_2", "efficiency_4", "efficiency_8"),
     *("batch", "cpus", "memory", "doubt", "samples", "time_low", "time_high", "shares", "loses"),
 )
-NODE_COLUMNS = ("free", "gpus", "jobs", "type_throughput", "cpu_demand", "memory_demand", "link_load", "down")
+NODE_COLUMNS = ("free", "gpus", "jobs", "type_throughput", "cpu_demand", "memory_demand", "link_load", "down", "rank")
 CLUSTER_COLUMNS = ("waiting", "running", "free", "waiting_per_gpu", "decisions", "gang", "age")

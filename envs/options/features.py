@@ -10,6 +10,7 @@ from envs.episodes.candidates import Features, estimated_time, fastest_type, sca
 from envs.episodes.coupling import SUM_CPUS, SUM_LOAD, SUM_MEMORY, add_to_sums, write_coupling
 from envs.episodes.physics import delay_share, planned_traffic, spread_traffic, type_throughput
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.by_node import drawn_rank
 from envs.options.columns import (
     CLUSTER_AGE,
     CLUSTER_DECISIONS,
@@ -54,6 +55,7 @@ from envs.options.columns import (
     NODE_JOBS,
     NODE_LINK_LOAD,
     NODE_MEMORY_DEMAND,
+    NODE_RANK,
     NODE_TYPE_THROUGHPUT,
     NUM_SCALING_COLUMNS,
     OPTION_BATCH,
@@ -98,6 +100,7 @@ from envs.simulation.world.job_throughput import combined_throughput, kept_besid
 from envs.simulation.world.kernels import RUNNING, attained_service, remaining_work
 from envs.simulation.world.shares import OFF, share_on
 from envs.types import FloatArray
+
 
 
 @leaf
@@ -197,16 +200,21 @@ def write_node(a: OptionArrays, n: int) -> None:
     out[NODE_FREE] = node.free / unit
     out[NODE_GPUS] = node.num_gpus / unit
     out[NODE_JOBS] = node.num_jobs / unit
-    out[NODE_TYPE_THROUGHPUT] = a.type_throughput[node.gpu_type]
+    out[NODE_TYPE_THROUGHPUT] = a.type_throughput[node.gpu_type] if a.rules[0].sees_own == 0 else 0.0
     out[NODE_CPU_DEMAND] = ratio(sums[SUM_CPUS], node.cpus)
     out[NODE_MEMORY_DEMAND] = ratio(sums[SUM_MEMORY], node.memory)
     out[NODE_LINK_LOAD] = min(sums[SUM_LOAD], RATIO_LIMIT)
     out[NODE_DOWN] = 1.0 if node.down else 0.0
+    out[NODE_RANK] = drawn_rank(world.episode[0].num_rounds, a.rules[0].subround, n) if a.rules[0].ranks else 0.0
 
 
 @leaf
 def write_cluster(a: OptionArrays) -> None:
-    """Write the row of the cluster."""
+    """Write the row of the cluster; zeros where nodes see their own alone."""
+    if a.rules[0].sees_own:
+        for i in range(len(a.cluster)):
+            a.cluster[i] = 0.0
+        return
     episode, rules, out = a.world.episode[0], a.rules[0], a.cluster
     out[CLUSTER_WAITING] = rules.waiting / max(rules.active, 1)
     out[CLUSTER_RUNNING] = ratio(episode.num_running, episode.num_gpus)

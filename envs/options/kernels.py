@@ -141,6 +141,7 @@ def begin_round(a: OptionArrays) -> None:
     measure_system(a)
     a.rules[0].decision = 0
     a.rules[0].last_node = -1
+    a.rules[0].subround = 0
     for n in range(len(a.waited)):
         a.waited[n] = 0
 

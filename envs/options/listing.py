@@ -7,14 +7,17 @@ takes its place.
 A job may be changed once in a round, and further nodes may join it afterwards; an evicted job may be started again. A
 job may be tuned once, and is not changed any more then. So a round has finitely many decisions.
 
+Where nodes act together, options are in the order of nodes, each node's after its own waiting (`by_node`).
+
 Where nodes take turns, only the options of the node whose turn it is are listed. Nodes that have waited have none, do
 not count as equals of other nodes, and are not expected to join a gang.
 """
 
 from envs.episodes.candidates import enter_sorted, estimated_time, queue_key
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.by_node import TAKES_TURNS, TOGETHER, group_by_node, keep_turn
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
-from envs.options.rules import CHANGES, IDLE, PLACINGS, TURNS
+from envs.options.rules import CHANGES, IDLE, PLACINGS
 from envs.options.tuned import can_tune, names_nothing
 from envs.simulation.compiled.jit import Records, leaf
 from envs.simulation.world.job_throughput import level_of, runs_beside
@@ -23,7 +26,6 @@ from envs.simulation.world.ordered_set import next_member
 from envs.simulation.world.shares import share_on
 
 ALLOWS_RESIZE, ALLOWS_MOVE = CHANGES.index("resize"), CHANGES.index("move")
-TAKES_TURNS = TURNS.index("turns")
 BEST_FIT = PLACINGS.index("best_fit")
 MAY_IDLE, IDLES_FOR_A_TIME = IDLE.index("allowed"), IDLE.index("limited")
 
@@ -113,7 +115,7 @@ def runs_on_nodes(a: OptionArrays, job: Records, n: int, total: int, count: int)
 def add_option(a: OptionArrays, action: int, row: int, n: int, amount: int) -> None:
     """Append an option; count it if the arrays are full."""
     count = a.rules[0].num_options
-    if count == len(a.what):
+    if count == a.rules[0].room:
         a.rules[0].missing += 1
         return
     a.what[count, OPTION_ACTION] = action
@@ -432,35 +434,15 @@ def may_wait(a: OptionArrays) -> bool:
 
 
 @leaf
-def keep_turn(a: OptionArrays) -> None:
-    """Choose the node whose turn it is, and keep its options and waiting alone."""
-    rules, num_nodes = a.rules[0], len(a.waited)
-    nearest = num_nodes
-    for option in range(1, rules.num_options):
-        n = a.what[option, OPTION_NODE]
-        after = (n - rules.last_node - 1 + num_nodes) % num_nodes
-        if a.waited[n] == 0 and after < nearest:
-            nearest = after
-            rules.turn_of = n
-    count = 1
-    for option in range(1, rules.num_options):
-        if a.what[option, OPTION_NODE] == rules.turn_of:
-            for i in range(OPTION_AMOUNT + 1):
-                a.what[count, i] = a.what[option, i]
-            count += 1
-    rules.num_options = count
-
-
-@leaf
 def list_options(a: OptionArrays) -> int:
     """List all options of the present draft; return how many there are besides waiting.
 
-    While a gang is put together there are no others; waiting is offered then only where nodes take turns. It is never
+    While a gang is put together there are no others, and in an auction no waiting. It is never
     offered while the cluster is idle and some job can be started: a policy that waits there would leave the jobs
     waiting forever. `OptionRules.idle` says where else it is not.
     """
     rules = a.rules[0]
-    takes_turns = rules.turn == TAKES_TURNS
+    takes_turns, together = rules.turn == TAKES_TURNS, rules.turn == TOGETHER
     rules.turn_of = -1
     rules.num_options = 0
     rules.num_jobs = 0
@@ -468,7 +450,7 @@ def list_options(a: OptionArrays) -> int:
     rules.missing = 0
     rank_candidates(a)
     find_equal_nodes(a)
-    if rules.gang < 0 or takes_turns:
+    if rules.gang < 0 or takes_turns or together:
         add_option(a, WAIT, -1, -1, 0)
     if rules.gang >= 0:
         rules.beyond = 0
@@ -476,7 +458,7 @@ def list_options(a: OptionArrays) -> int:
             list_best_fit(a, JOIN, list_job(a, rules.gang), rules.gang)
         else:
             list_gang(a, JOIN, list_job(a, rules.gang), rules.gang)
-        if not takes_turns:
+        if not (takes_turns or together):
             return int(rules.num_options)
     else:
         list_candidate_options(a)
@@ -485,6 +467,9 @@ def list_options(a: OptionArrays) -> int:
     if takes_turns:
         keep_turn(a)
     choices = rules.num_options - 1
+    if together:
+        group_by_node(a, may_wait(a))
+        return int(choices)
     if choices > 0 and not may_wait(a):
         last = choices  # the last option takes the place of waiting
         for i in range(OPTION_AMOUNT + 1):

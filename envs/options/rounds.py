@@ -10,12 +10,13 @@ from envs.options.arrays import OptionArrays, allocate_options, fix_sizes
 from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
 from envs.options.several import decide_likeliest
+from envs.options.together import decide_together
 from envs.options.tuning import tunings_under
 from envs.simulation import SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.known.predictions import QUARTILES, quantiles_left
 from envs.simulation.world.arrays import batch_world
 from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
-from envs.types import Allocation, ExecutionPlan, FloatArray, JobId, NodeId, Placement
+from envs.types import Allocation, ExecutionPlan, FloatArray, IntArray, JobId, NodeId, Placement
 
 
 class OptionRound:
@@ -70,6 +71,10 @@ class OptionRound:
     def step(self, option: int) -> bool:
         """Carry out an option by its place among all; return whether the round is over."""
         return bool(kernels.decide_option(self.arrays, 0, option))
+
+    def act(self, chosen: IntArray, scores: FloatArray) -> bool:
+        """Carry out what all nodes choose; return whether the round is over. See `OptionBatch.act`."""
+        return bool(decide_together(self.arrays, 0, chosen, scores))
 
     @property
     def at_once(self) -> int:

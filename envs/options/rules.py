@@ -9,7 +9,10 @@ from envs.simulation import Setup
 from envs.types import ClusterSpec, MurmurationError
 
 CHANGES = ("start", "resize", "move")
-TURNS = ("auction", "turns")
+TURNS = ("auction", "turns", "together")
+LOSERS = ("nothing", "next_best")
+CONTESTED = ("highest", "drawn")
+VIEWS = ("global", "own")
 PLACINGS = ("chosen", "best_fit")
 IDLE = ("allowed", "limited", "never")
 PLAIN = ("start", "auction", False, False)  # changes, turn, tune and share under best fit
@@ -48,7 +51,18 @@ class OptionRules:
             another, each one of its own options or waiting, by index and around again; a node without options is left
             out. Waiting ends a node's part of the round, and the round ends when no other node has options. While a
             gang is put together, the nodes that can join are asked in this order. If all have waited, the cluster is
-            idle and a job fits, they are asked again.
+            idle and a job fits, they are asked again. "together": in each of at most `subrounds` sub-rounds every node with
+            options chooses one of them or waits, at the same time and from one listing (`envs.options.together`). The
+            round ends when nobody claims anything.
+        subrounds: of a round in which nodes act together, at most; a gang that is begun is finished or given up first.
+        losers: what a node gets whose claim another one has won: "nothing", or its "next_best" option that scores
+            higher than waiting and is about a job that nobody was given in this sub-round.
+        contested: which claim of a job wins: the one with the "highest" margin over its node's waiting, or one that is
+            "drawn" by chance, by a rank that each node gets in each sub-round.
+        ranks: whether nodes that act together see a number that is drawn for each node in each sub-round, so that
+            equal nodes can tell who gives way. It is their rank where contested jobs are drawn.
+        view: "global": every node sees the row of the cluster. "own": it sees its own row and options and their jobs
+            alone, and what a network tells it. Units (`envs.options.units`) are those of all jobs in the system.
         placing: "chosen": a job has options on all nodes and in all its sizes. "best_fit": a waiting job has one option
             at most, so that a choice of an option is a choice of a job. It gets the GPUs that it requests, on the node
             with the fewest free ones that suffice. Only a job that no node could ever hold alone gets several nodes,
@@ -71,7 +85,12 @@ class OptionRules:
     decisions_per_gpu: float = 4.0
     at_once_per_node: float = 1 / 64
     distinct_nodes: bool = True
-    turn: Literal["auction", "turns"] = "auction"
+    turn: Literal["auction", "turns", "together"] = "auction"
+    subrounds: int = 4
+    losers: Literal["nothing", "next_best"] = "nothing"
+    contested: Literal["highest", "drawn"] = "highest"
+    ranks: bool = False
+    view: Literal["global", "own"] = "global"
     placing: Literal["chosen", "best_fit"] = "chosen"
 
     def __post_init__(self) -> None:
@@ -80,6 +99,9 @@ class OptionRules:
             ("idle", IDLE),
             ("queue_order", QUEUE_ORDERS),
             ("turn", TURNS),
+            ("losers", LOSERS),
+            ("contested", CONTESTED),
+            ("view", VIEWS),
             ("placing", PLACINGS),
         ):
             if getattr(self, name) not in allowed:
@@ -89,7 +111,12 @@ class OptionRules:
                 f"env.placing is best_fit with changes={self.changes}, turn={self.turn}, tune={self.tune}, "
                 f"share={self.share}; it only starts jobs: set changes=start, turn=auction, tune=false, share=false"
             )
-        for name in ("num_candidates", "max_starts", "max_decisions"):
+        if self.turn == "together" and (self.tune or self.share):
+            raise MurmurationError(
+                f"env.turn is together with tune={self.tune}, share={self.share}; nodes that act together change GPUs "
+                "of their own alone: set tune=false, share=false"
+            )
+        for name in ("num_candidates", "max_starts", "max_decisions", "subrounds"):
             if getattr(self, name) < 1:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be at least 1")
         for name in ("patience", "candidates_per_node", "decisions_per_gpu", "at_once_per_node"):

@@ -11,6 +11,7 @@ import numpy as np
 from envs.episodes.candidates import Features
 from envs.episodes.reference import Coupling
 from envs.episodes.reference.coupling import lacking
+from envs.options.by_node import drawn_rank
 from envs.options.columns import (
     ACTION_NAMES,
     CLUSTER_COLUMNS,
@@ -98,7 +99,9 @@ class Observer:
         return found
 
     def cluster(self, decision: int, gang: JobId) -> Features:
-        """float32[NUM_CLUSTER_COLUMNS]."""
+        """float32[NUM_CLUSTER_COLUMNS]; zeros where nodes see their own alone."""
+        if self.rules.view == "own":
+            return np.zeros(len(CLUSTER_COLUMNS), np.float32)
         total, waiting = self.engine.cluster.num_gpus, len(self.draft.waiting())
         row = {
             "waiting": waiting / max(self.num_active, 1),
@@ -112,10 +115,13 @@ class Observer:
         found: Features = array_of([row], CLUSTER_COLUMNS)[0]
         return found
 
-    def nodes(self) -> Features:
+    def nodes(self, subround: int) -> Features:
         """float32[num_nodes, NUM_NODE_COLUMNS]."""
-        types = self._by_type()
+        types = self._by_type() if self.rules.view == "global" else [0.0] * len(self.engine.cluster.gpu_types)
         rows = [self._node(node, types[self.engine.rules.node_types[node.id]]) for node in self.draft.nodes]
+        if self.rules.ranks and self.rules.turn == "together":
+            for node, row in enumerate(rows):
+                row["rank"] = drawn_rank(self.engine.num_rounds, subround, node)
         return array_of(rows, NODE_COLUMNS)
 
     def _node(self, node: Node, type_throughput: float) -> FeatureRow:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from dataclasses import replace
 
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
@@ -56,11 +57,22 @@ class Lister:
             able = {option.node for option in found} - self.waited
             self.turn = min(able, key=lambda node: (node - self.last_node - 1) % count, default=NOTHING)
             found = [option for option in found if option.node == self.turn]
+        if self.rules.turn == "together":
+            return list(self._by_node(found, gang))
         if gang != NOTHING and not takes_turns:
             return found
         if found and (self.draft.idle_but_for(gang) or not self._may_idle(found)):
             return [found[-1], *found[:-1]]  # the last one takes the place of waiting
         return [WAITING, *found]
+
+    def _by_node(self, found: list[Option], gang: JobId) -> Iterator[Option]:
+        """The options of each node, after its own waiting unless it must act."""
+        may_wait = not self.draft.idle_but_for(gang) and self._may_idle(found)
+        for node, own in groupby(sorted(found, key=lambda option: option.node), lambda option: option.node):
+            options = list(own)
+            if may_wait or (gang == NOTHING and all(option.change != START for option in options)):
+                yield Option(WAIT, NOTHING, node, 0)
+            yield from options
 
     def _may_idle(self, found: list[Option]) -> bool:
         """Whether GPUs may stay free beside these options."""

@@ -1,0 +1,136 @@
+"""Nodes that act at the same time: conflicts, gangs and sub-rounds, worked by hand and against the reference."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from envs.options import OptionBatch, OptionRules
+from envs.options.columns import JOIN, START, WAIT
+from envs.options.rules import CHANGES
+from envs.simulation import EventKind
+from envs.types import MurmurationError
+from tests.conformance.random_worlds import random_world
+from tests.unit.episodes.players import jobs_like
+from tests.unit.options.test_reference import compare
+from tests.unit.options.test_rounds import events, nodes
+from tests.unit.options.worlds import Listed, begun, listed, play_area, random_rules
+
+TOGETHER = OptionRules(turn="together", distinct_nodes=False)
+
+
+def claims(batch: OptionBatch, *wanted: tuple[int, int, int, int], margins: dict[int, float] | None = None) -> Listed:
+    """Let nodes claim these options and all others wait where they may; return the claims that got nothing."""
+    found = listed(batch)
+    chosen, scores = np.full(batch.cluster.num_nodes, -1), np.zeros(len(found))
+    for place, (_, _, node, _) in reversed(list(enumerate(found))):
+        chosen[node] = place  # the first of each node
+    for option in wanted:
+        place = found.index(option)
+        chosen[option[2]] = place
+        scores[place] = (margins or {}).get(option[2], 1.0)
+    lost = batch.act(0, chosen, scores)
+    return [found[chosen[node]] for node in np.flatnonzero(lost)]
+
+
+def test_each_nodes_options_follow_its_waiting():
+    batch = play_area(nodes(2, 1), jobs_like((0, 1, 10), (0, 2, 40), (5, 1, 30)), TOGETHER)
+    assert listed(batch) == [(START, 0, 0, 1), (START, 1, 0, 2), (START, 0, 1, 1)]  # all is idle: nobody may wait
+    assert claims(batch, (START, 1, 0, 2), (START, 0, 1, 1)) == []
+    assert batch.time[0] == 10.0
+    assert listed(batch) == [(WAIT, -1, 1, 0), (START, 2, 1, 1)]
+
+
+def test_a_job_is_given_to_the_node_with_the_highest_margin():
+    batch = play_area(nodes(1, 1), jobs_like((0, 1, 10), (0, 1, 90)), replace(TOGETHER, subrounds=1))
+    wanted = (START, 0, 0, 1), (START, 0, 1, 1)
+    assert claims(batch, *wanted, margins={0: 1.0, 1: 2.0}) == [wanted[0]]
+    assert events(batch, EventKind.START) == [(0.0, 0)]
+    counters = batch.counters()
+    assert (counters["claims"], counters["lost_claims"], counters["second_choices"]) == (2, 1, 0)
+
+
+def test_a_loser_gets_its_next_best_job():
+    rules = replace(TOGETHER, subrounds=1, losers="next_best")
+    batch = play_area(nodes(1, 1), jobs_like((0, 1, 10), (0, 1, 90)), rules)
+    wanted = (START, 0, 0, 1), (START, 0, 1, 1)
+    assert claims(batch, *wanted, margins={0: 1.0, 1: 2.0}) == []
+    assert events(batch, EventKind.START) == [(0.0, 0), (0.0, 1)]
+    assert batch.counters()["second_choices"] == 1
+
+
+def test_a_node_that_prefers_to_wait_is_given_nothing_else():
+    rules = replace(TOGETHER, subrounds=1, losers="next_best")
+    batch = play_area(nodes(1, 1, 1), jobs_like((0, 1, 100), (1, 1, 10), (1, 1, 90)), rules)
+    claims(batch, (START, 0, 0, 1), (START, 0, 1, 1), (START, 0, 2, 1))
+    found = listed(batch)
+    scores = np.array([{WAIT: 1.0}.get(change, 0.5 + (job == 1)) for change, job, *_ in found])
+    chosen = np.array([-1, found.index((START, 1, 1, 1)), found.index((START, 1, 2, 1))])
+    assert batch.act(0, chosen, scores).tolist() == [0, 0, 1]
+
+
+def test_all_that_nodes_give_to_a_gang_in_one_sub_round_adds_up():
+    batch = play_area(nodes(2, 2, 2), jobs_like((0, 5, 50)), replace(TOGETHER, subrounds=1))
+    assert claims(batch, (START, 0, 0, 2), (START, 0, 1, 2), (START, 0, 2, 1)) == []
+    assert events(batch, EventKind.START) == [(0.0, 0)]
+
+
+def test_a_gang_is_finished_in_further_sub_rounds_or_given_up():
+    jobs = jobs_like((0, 1, 50), (1, 4, 50), (1, 1, 500))
+    for last, starts in (((JOIN, 1, 2, 2), [(0.0, 0), (1.0, 1)]), ((WAIT, -1, 2, 0), [(0.0, 0)])):
+        batch = play_area(nodes(1, 2, 2), jobs, replace(TOGETHER, subrounds=1))
+        claims(batch, (START, 0, 0, 1), *((START, 0, node, 1) for node in (1, 2)))
+        assert batch.time[0] == 1.0
+        claims(batch, (START, 1, 1, 2))
+        assert listed(batch) == [(WAIT, -1, 2, 0), (JOIN, 1, 2, 2)]
+        claims(batch, last)
+        assert batch.counters()["broken_gangs"] == (last[0] == WAIT)
+        assert batch.time[0] > 1.0
+        assert events(batch, EventKind.START)[: len(starts)] == starts
+
+
+def test_nodes_that_join_one_job_add_up_to_what_it_may_hold():
+    rules = replace(TOGETHER, subrounds=1, changes="resize")
+    batch = play_area(nodes(1, 1, 1, 1), jobs_like((0, 1, 100, 1, 3), (1, 4, 1), (2, 1, 1)), rules)
+    claims(batch, *((START, 0, node, 1) for node in range(4)), margins={0: 2.0})
+    found = claims(batch, *((JOIN, 0, node, 1) for node in (1, 2, 3)), margins={1: 3.0, 2: 2.0, 3: 1.0})
+    assert found == [(JOIN, 0, 3, 1)]
+    assert batch.state.jobs[0, 0]["gpus"] == 3
+
+
+@pytest.mark.parametrize("contested", ["highest", "drawn"])
+@pytest.mark.parametrize("losers", ["nothing", "next_best"])
+def test_both_implementations_settle_alike(contested, losers):
+    """Random worlds, rules and choices: equal options, features, counters and event logs."""
+    totals = dict.fromkeys(("claims", "lost_claims", "second_choices", "broken_gangs"), 0)
+    for seed in range(14):
+        world, rng = random_world(seed), np.random.default_rng(seed)
+        rules = random_rules(rng, turn="together", tune=False, changes=CHANGES[seed % 3], contested=contested)
+        rules = replace(rules, losers=losers, subrounds=1 + seed % 4, ranks=seed % 2 == 0, distinct_nodes=seed % 5 == 0)
+        rules = replace(rules, view=("global", "own")[seed % 3 == 1])
+        batch, reference = begun(world, rules)
+        name = f"{world.name} {rules}"
+        compare(name, batch, reference)
+        for _ in range(40):
+            if batch.ended[0]:
+                break
+            options = batch.options()
+            chosen = np.full(batch.cluster.num_nodes, -1)
+            for node in np.unique(options.node_of):
+                own = np.flatnonzero(options.node_of == node)
+                chosen[node] = own[0] if rng.random() < 0.2 else rng.choice(own)
+            scores = rng.integers(-3, 4, len(options.what)).astype(float)
+            batch.act(0, chosen, scores)
+            reference.step_together(chosen.tolist(), scores.tolist())
+            compare(name, batch, reference)
+        assert batch.state.log(0) == reference.simulator.log, name
+        counters = batch.counters()
+        totals = {key: total + counters[key] for key, total in totals.items()}
+    assert totals["lost_claims"] > 50, totals
+    assert totals["broken_gangs"] > 0, totals
+    assert (totals["second_choices"] > 0) == (losers == "next_best"), totals
+
+
+def test_what_nodes_cannot_do_at_once_is_refused():
+    with pytest.raises(MurmurationError, match="set tune=false, share=false"):
+        OptionRules(turn="together", tune=True)

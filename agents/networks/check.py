@@ -110,6 +110,8 @@ def made_up_decisions(spec: OptionSpec, count: int) -> Decisions:
         decision_of=torch.repeat_interleave(every, torch.tensor(num_options)),
         job_of=torch.tensor(job_of),
         node_of=torch.tensor(node_of),
+        choice_of=torch.repeat_interleave(every, torch.tensor(num_options)),
+        choice_decision=every,
         first=torch.tensor([sum(num_options[:d]) for d in range(count)]),
         jobs=torch.randn(sum(num_jobs), spec.job_features),
         job_decision=torch.repeat_interleave(every, torch.tensor(num_jobs)),

@@ -12,7 +12,10 @@ class Decisions(NamedTuple):
         options: float32[M, columns], of all decisions.
         decision_of: int64[M], the decision of each option, ascending.
         job_of: int64[M], its row of `jobs`; -1 for waiting.
-        node_of: int64[M], its row of `nodes`; -1 for waiting.
+        node_of: int64[M], its row of `nodes`; -1 for waiting where one option of all is chosen.
+        choice_of: int64[M], the choice of each option, ascending: that of its decision, or of its node where nodes act
+            together.
+        choice_decision: int64[C], the decision of each choice.
         first: int64[D], the first option of each decision.
         jobs: float32[J, columns].
         job_decision: int64[J], the decision of each job, ascending.
@@ -25,6 +28,8 @@ class Decisions(NamedTuple):
     decision_of: torch.Tensor
     job_of: torch.Tensor
     node_of: torch.Tensor
+    choice_of: torch.Tensor
+    choice_decision: torch.Tensor
     first: torch.Tensor
     jobs: torch.Tensor
     job_decision: torch.Tensor

@@ -72,7 +72,16 @@ RULES = np.dtype(
     ),
     align=True,
 )
-COUNTERS = ("decisions", "broken_gangs", "full_lists", "full_rounds", "left_out", "claims", "lost_claims", "second_choices")
+COUNTERS = (
+    "decisions",
+    "broken_gangs",
+    "full_lists",
+    "full_rounds",
+    "left_out",
+    "claims",
+    "lost_claims",
+    "second_choices",
+)
 # Columns of `OptionArrays.what`.
 # Kind, row of the job (-1: none), node, GPUs there; for tuning the number of the tuning (`envs.options.tuning`), for
 # sharing the job whose GPUs are shared.
@@ -122,6 +131,7 @@ class JointClaims(NamedTuple):
         margins: float64[num_nodes], of these.
         given: int64[num_jobs], the kind of what was carried out for a job in this sub-round, 0 for nothing.
         lost: int64[num_nodes], 1 for a node whose claim got nothing.
+        log_probability: float64[num_nodes], of what each node has chosen; only policies write it.
         chosen: int64[num_nodes], the place of the option of each node, -1 for a node without options.
         scores: float64[capacity], of the listed options.
     """
@@ -132,6 +142,7 @@ class JointClaims(NamedTuple):
     margins: FloatArray
     given: IntArray
     lost: IntArray
+    log_probability: FloatArray
     chosen: IntArray
     scores: FloatArray
 
@@ -245,6 +256,7 @@ def _no_claims(num_jobs: int, num_nodes: int, capacity: int) -> JointClaims:
         margins=np.zeros(num_nodes),
         given=whole(num_jobs),
         lost=whole(num_nodes),
+        log_probability=np.zeros(num_nodes),
         chosen=whole(num_nodes),
         scores=np.zeros(capacity),
     )

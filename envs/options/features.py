@@ -102,7 +102,6 @@ from envs.simulation.world.shares import OFF, share_on
 from envs.types import FloatArray
 
 
-
 @leaf
 def ratio(value: float, unit: float) -> float:
     """Return a quotient of at most RATIO_LIMIT; 0 where the unit is 0."""

@@ -9,10 +9,11 @@ from envs.options.arrays import (
     OptionArrays,
     option_arrays,
 )
+from envs.options.by_node import TAKES_TURNS
 from envs.options.carrying import note_change
 from envs.options.columns import EVICT, MOVE, SHARE, TUNE, WAIT
 from envs.options.features import write_features
-from envs.options.listing import TAKES_TURNS, is_idle, list_options, needs_gpus
+from envs.options.listing import is_idle, list_options, needs_gpus
 from envs.options.tuned import tune_job
 from envs.options.units import measure_system
 from envs.simulation.compiled.jit import kernel, leaf, part

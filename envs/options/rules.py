@@ -51,9 +51,9 @@ class OptionRules:
             another, each one of its own options or waiting, by index and around again; a node without options is left
             out. Waiting ends a node's part of the round, and the round ends when no other node has options. While a
             gang is put together, the nodes that can join are asked in this order. If all have waited, the cluster is
-            idle and a job fits, they are asked again. "together": in each of at most `subrounds` sub-rounds every node with
-            options chooses one of them or waits, at the same time and from one listing (`envs.options.together`). The
-            round ends when nobody claims anything.
+            idle and a job fits, they are asked again. "together": in each of at most `subrounds` sub-rounds every node
+            with options chooses one of them or waits, at the same time and from one listing
+            (`envs.options.together`). The round ends when nobody claims anything.
         subrounds: of a round in which nodes act together, at most; a gang that is begun is finished or given up first.
         losers: what a node gets whose claim another one has won: "nothing", or its "next_best" option that scores
             higher than waiting and is about a job that nobody was given in this sub-round.

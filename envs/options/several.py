@@ -7,10 +7,10 @@ used.
 """
 
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays, option_arrays
+from envs.options.by_node import TAKES_TURNS
 from envs.options.carrying import CHANGES
 from envs.options.columns import JOIN, SHARE, START, WAIT
 from envs.options.kernels import carry_out_option, change_draft, count_list, finish_decision, prepare
-from envs.options.listing import TAKES_TURNS
 from envs.simulation.compiled.jit import kernel, leaf
 from envs.types import FloatArray
 

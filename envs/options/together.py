@@ -3,8 +3,8 @@
 In a sub-round every node that has options chooses one of its own, or waits. Their claims are carried out by falling
 margin, the score of the choice minus that of the node's waiting (0 where it may not wait), or in an order that is
 drawn. No claim takes GPUs of another node, so that only jobs can be contested: a job is given once, and who else claims
-it gets nothing or, by `OptionRules.losers`, the next best. There are two exceptions. Nodes that join the same job add up
-as far as it runs on them. A job that no node can hold alone becomes the gang of the sub-round with the first claim, and
+it gets nothing or, by `OptionRules.losers`, the next best. There are two exceptions. Nodes that join the same job add
+up as far as it runs on them. A job that no node can hold alone becomes the gang with the first claim, and
 further claims of it in this and later sub-rounds add what it lacks; one gang is put together at a time. A gang to
 which nobody gives anything in a sub-round is given up.
 """
@@ -132,7 +132,7 @@ def settle_claims(a: OptionArrays) -> int:
 
 @leaf
 def act_together(a: OptionArrays) -> bool:
-    """Carry out what all nodes have chosen and list the options of the next sub-round; return whether the round is over.
+    """Carry out what all nodes have chosen and list the options of the next sub-round; return whether there is none.
 
     The options, `JointClaims.chosen` and `JointClaims.scores` are those of the present sub-round.
     """

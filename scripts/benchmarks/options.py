@@ -127,7 +127,7 @@ def _measure_reference(report: Report) -> None:
         began = time.process_time()
         rows = reference.observer.options(reference.options)
         reference.observer.jobs()
-        reference.observer.nodes()
+        reference.observer.nodes(reference.subround)
         reference.observer.cluster(reference.decision, reference.gang)
         slow += time.process_time() - began
         report.same("rows of options", bool(np.array_equal(listed.options, rows)), True)

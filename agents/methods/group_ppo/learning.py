@@ -9,10 +9,11 @@ of GRPO (Shao et al. 2024, section 4.1); comparing at equal times instead of who
 A critic gives generalised advantages instead (`baseline=critic`), or corrects those of the group (`both`): it then
 learns the return above the group's that its state lets expect, which leaves the gradient unbiased.
 
-Where nodes take turns, each decision is that of one agent. Its ratio of probabilities is clipped by itself, all agents
-share the weights and the team's costs, and temporal differences run from one decision of a node to its next. With a
-critic that sees the node's own observation this is IPPO (de Witt et al. 2020), with a central one MAPPO (Yu et al.
-2022).
+Where nodes act together, a decision has a choice of every node, each with a ratio of probabilities and a clip of its
+own, and all with the advantage of the decision. Where nodes take turns, each decision is that of one agent, and
+temporal differences run from one decision of a node to its next. In both all agents share the weights and the team's
+costs. With a critic that sees the node's own observation turns are IPPO (de Witt et al. 2020), with a central one MAPPO
+(Yu et al. 2022).
 
 See `agents.on_ray.pieces`: a piece is a workload with its group of episodes.
 """
@@ -33,6 +34,7 @@ from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.rows import Rows, gather_decisions
+from agents.policies.options.tape import ranges
 from agents.problems.options import OptionSetup
 from agents.seeding import Phase, derive_seed
 from envs.types import FloatArray, IntArray
@@ -75,14 +77,15 @@ class GroupLearner(OptionLearner):
         """Return the policy loss minus the bonus on entropy, plus the critic's squared error; note figures."""
         settings, decisions = self._setup.settings, batch["decisions"]
         log_probability = segment_log_softmax(
-            fwd_out["scores"] / settings.temperature, decisions.decision_of, decisions.num_decisions
+            fwd_out["scores"] / settings.temperature, decisions.choice_of, len(batch["chosen"])
         )
-        ratio = torch.exp(log_probability[decisions.first + batch["chosen"]] - batch["log_probability"])
+        place = decisions.first[decisions.choice_decision] + batch["chosen"]
+        ratio = torch.exp(log_probability[place] - batch["log_probability"])
         advantage = batch["advantage"]
         clip = torch.inf if settings.clip is None else settings.clip
         clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
         gain = torch.minimum(ratio * advantage, clipped * advantage).mean()
-        entropy = -(log_probability.exp() * log_probability).sum() / decisions.num_decisions
+        entropy = -(log_probability.exp() * log_probability).sum() / len(batch["chosen"])
         self.figures = {
             "policy_loss": float(-gain.detach()),
             "entropy": float(entropy.detach()),
@@ -151,12 +154,15 @@ class GroupLearner(OptionLearner):
         return lesson._replace(advantage=advantage - advantage.mean()), target, {"explained": 1.0 - unexplained}
 
     def _batch(self, lesson: Lesson, rows: Rows, target: FloatArray, chosen: IntArray) -> dict[str, Any]:
-        """Return some decisions."""
+        """Return some decisions with all their choices."""
+        choices, _ = ranges(rows.choices[chosen], lesson.num_choices[chosen])
+        advantage = np.repeat(lesson.advantage[chosen], lesson.num_choices[chosen])
+        advantage -= self._setup.settings.lost_claims * lesson.lost[choices]
         return {
             "decisions": gather_decisions(lesson, rows, chosen),
-            "chosen": torch.from_numpy(lesson.chosen[chosen]),
-            "log_probability": torch.from_numpy(lesson.log_probability[chosen].astype(np.float32)),
-            "advantage": torch.from_numpy(lesson.advantage[chosen].astype(np.float32)),
+            "chosen": torch.from_numpy(lesson.chosen[choices]),
+            "log_probability": torch.from_numpy(lesson.log_probability[choices].astype(np.float32)),
+            "advantage": torch.from_numpy(advantage.astype(np.float32)),
             "target": torch.from_numpy(target[chosen].astype(np.float32)),
         }
 

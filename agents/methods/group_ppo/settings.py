@@ -11,7 +11,7 @@ from agents.problems.options import OptionProblem, OptionSetup
 from envs.options import OptionRules
 from envs.types import MurmurationError
 
-BASELINES, CRITICS, TURN_RULES = ("group", "critic", "both", "mean"), ("all", "own"), ("auction", "turns")
+BASELINES, CRITICS, TURN_RULES = ("group", "critic", "both", "mean"), ("all", "own"), ("auction", "turns", "together")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class GroupPPOSettings:
         entropy: weight of the bonus on the entropy of the choice.
         clip: PPO's clip of the ratio of probabilities; None for none, which with one epoch and one minibatch is
             REINFORCE.
+        lost_claims: what a choice loses of its advantage, in standard deviations, if it claimed a job that another node
+            was given; where nodes act together.
         num_epochs: passes over the decisions of an iteration.
         num_minibatches: steps in each pass.
         max_grad_norm: gradients are scaled down to this norm.
@@ -58,7 +60,7 @@ class GroupPPOSettings:
     name: str = "group_ppo"
     baseline: Literal["group", "critic", "both", "mean"] = "group"
     critic: Literal["all", "own"] = "all"
-    turn: Literal["auction", "turns"] | None = None
+    turn: Literal["auction", "turns", "together"] | None = None
     num_workloads: int = 8
     group_size: int = 8
     horizon: float = 5.0
@@ -69,6 +71,7 @@ class GroupPPOSettings:
     critic_hidden: int = 32
     entropy: float = 0.01
     clip: float | None = 0.2
+    lost_claims: float = 0.0
     num_epochs: int = 2
     num_minibatches: int = 6
     max_grad_norm: float = 0.5
@@ -93,7 +96,7 @@ class GroupPPOSettings:
                 self._refuse(name, "positive")
         if self.clip is not None and not self.clip > 0:
             self._refuse("clip", "positive, or null for no clip")
-        for name in ("final_lr", "entropy", "num_env_runners"):
+        for name in ("final_lr", "entropy", "lost_claims", "num_env_runners"):
             if not getattr(self, name) >= 0:
                 self._refuse(name, "0 or more")
         for name in ("start_only", "gae_lambda"):

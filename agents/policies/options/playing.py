@@ -5,12 +5,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from agents.policies.options.acting_together import decide_by_node
 from agents.policies.options.tape import Tape, TapeArrays, note_moment, record_decision, tape_has_room
 from agents.policies.options.torch_playing import play_in_torch
 from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
 from envs.episodes.candidates import Features
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
+from envs.options.by_node import TOGETHER
 from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import ROUND_OVER, advance_to_decision, prepare, take
 from envs.options.several import likeliest
@@ -81,15 +83,20 @@ def play_episode(
     forget_kept_rows(a)
     while True:
         option = 0
+        is_over = False
         if a.rules[0].num_options > 1:
             if temperature > 0 and a.rules[0].decisions >= len(draws):
                 return DRAWS_USED
             if temperature > 0 and not tape_has_room(tape, a):
                 return TAPE_FULL
+            if a.rules[0].turn == TOGETHER:
+                forget_kept_rows(a)
             carry_features(a, temperature > 0)
             score_options(a, s, v)
-            if temperature > 0:
-                k = a.rules[0].decisions
+            k = min(a.rules[0].decisions, len(draws) - 1)
+            if a.rules[0].turn == TOGETHER:
+                is_over = decide_by_node(a, s.scores, b, temperature, draws[k, 0], draws[k, 1], limit, tape)
+            elif temperature > 0:
                 total = weigh(a, s, temperature)
                 option = draw_option(a, s, total, draws[k, 0])
                 note_moment(tape, a, b)
@@ -97,7 +104,11 @@ def play_episode(
                     record_decision(tape, a, option, np.log(s.scores[option] / total), draws[k, 1])
             else:
                 option = likeliest(a, s.scores)
-        if take(a, option):
+        elif a.rules[0].turn == TOGETHER:
+            is_over = decide_by_node(a, s.scores, b, 0.0, 0.0, 1.0, 0.0, tape)
+        if a.rules[0].turn != TOGETHER:
+            is_over = take(a, option)
+        if is_over:
             outcomes[b] = advance_to_decision(a)
             forget_kept_rows(a)
             if outcomes[b] != ROUND:
@@ -179,7 +190,7 @@ class Player:
     ) -> float:
         """Play an episode; return the limit of draws from which on decisions need no longer be recorded."""
         batch = self.batch
-        draws = rng.random((512, 2)) if temperature > 0 else np.zeros((0, 2))
+        draws = rng.random((512, 2)) if temperature > 0 else np.zeros((1, 2))
         listed = False  # another episode may have been played last
         while batch.outcomes[b] != END:
             code = self._play_episode(

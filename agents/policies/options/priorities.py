@@ -50,6 +50,8 @@ class LearnedPriorities:
                 decision_of=decision,
                 job_of=torch.arange(-1, count),
                 node_of=decision - torch.eye(1, count + 1, dtype=torch.int64)[0],
+                choice_of=decision,
+                choice_decision=decision[:1],
                 first=torch.zeros(1, dtype=torch.int64),
                 jobs=torch.from_numpy(found.jobs),
                 job_decision=decision[1:],

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from agents.policies.options.acting_together import choose_by_node
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import ActsCompiled, draw_option, weigh
 from agents.policies.options.rows import Rows, gather_decisions
@@ -12,9 +13,11 @@ from agents.policies.options.torch_playing import choose
 from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
 from envs.options import ListedOptions, OptionRound, OptionRules
 from envs.options.arrays import OptionArrays, option_arrays
+from envs.options.by_node import TOGETHER
 from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import prepare, take
 from envs.options.several import take_likeliest
+from envs.options.together import act_together
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
 from envs.simulation.compiled.jit import kernel
@@ -42,19 +45,26 @@ def play_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: i
     forget_kept_rows(a)
     while True:
         option = 0
+        together = a.rules[0].turn == TOGETHER
         if a.rules[0].num_options > 1:
             decision = a.rules[0].decisions - first
             if temperature > 0 and decision >= len(draws):
                 return False
+            if together:
+                forget_kept_rows(a)
             carry_features(a, False)
             score_options(a, s, 0)
-            if temperature > 0:
+            if together:
+                choose_by_node(a, s.scores, temperature, draws[decision] if temperature > 0 else 0.0)
+            elif temperature > 0:
                 option = draw_option(a, s, weigh(a, s, temperature), draws[decision])
             elif take_likeliest(a, s.scores):
                 return True
             else:
                 continue
-        if take(a, option):
+        elif together:
+            choose_by_node(a, s.scores, 0.0, 0.0)
+        if act_together(a) if together else take(a, option):
             return True
 
 
@@ -117,12 +127,24 @@ class OptionScheduler:
         over = False
         while not over:
             options = self._round.options()
-            if len(options.what) == 1:
+            if self.rules.turn == "together":
+                over = self._act_together(options)
+            elif len(options.what) == 1:
                 over = self._round.step(0)
             elif self.temperature == 0 and self._round.at_once > 1:
                 over = self._round.step_likeliest(self._scores(options))
             else:
                 over = self._round.step(self._choose(options))
+
+    def _act_together(self, options: ListedOptions) -> bool:
+        """Let all nodes choose; return whether the round is over."""
+        lesson, chosen = as_lesson(options, together=True), np.full(len(options.nodes), -1)
+        places, scores = np.zeros(1, np.int64), np.zeros(1)
+        if len(options.what) > 1:
+            draws = self._rng.random((1, 2)) if self.temperature > 0 else None
+            places, _, scores = choose(self.network, lesson, self.temperature, draws, together=True)
+        chosen[options.node_of[places]] = places
+        return self._round.act(chosen, scores)
 
     def _scores(self, options: ListedOptions) -> FloatArray:
         """Return float64[options], the network's scores."""
@@ -138,18 +160,24 @@ class OptionScheduler:
         return int(choose(self.network, as_lesson(options), self.temperature, draws)[0][0])
 
 
-def as_lesson(options: ListedOptions) -> Lesson:
-    """Return one decision in the form in which networks see many."""
+def as_lesson(options: ListedOptions, together: bool = False) -> Lesson:
+    """Return one decision in the form in which networks see many; `together` where nodes act together."""
+    choice_of = np.zeros(len(options.what), np.int64)
+    if together:
+        choice_of[1:] = np.cumsum(np.diff(options.node_of) != 0)
     return Lesson(
         num_options=np.array([len(options.what)]),
         num_jobs=np.array([len(options.jobs)]),
         num_nodes=np.array([len(options.nodes)]),
-        chosen=np.zeros(1, np.int64),
-        log_probability=np.zeros(1),
+        num_choices=np.array([choice_of[-1] + 1]),
+        chosen=np.zeros(choice_of[-1] + 1, np.int64),
+        log_probability=np.zeros(choice_of[-1] + 1),
+        lost=np.zeros(choice_of[-1] + 1),
         advantage=np.zeros(1),
         options=options.options,
         job_of=options.job_of,
         node_of=options.node_of,
+        choice_of=choice_of,
         jobs=options.jobs,
         nodes=options.nodes,
         cluster=options.cluster[None],

@@ -156,7 +156,7 @@ def score_options(a: OptionArrays, s: ScorerArrays, v: int) -> None:
         n, total = a.what[option, OPTION_NODE], 0.0
         for h in range(units):
             value = s.hidden[h] + s.option_sums[now, option, h]
-            if row >= 0:
+            if n >= 0:  # waiting has a node where nodes act together
                 value += s.node_sums[n, h]
             total += max(value, np.float32(0.0)) * s.output[v, h]
         s.scores[option] = total

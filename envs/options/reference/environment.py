@@ -18,7 +18,6 @@ from envs.simulation.reference import ReferenceSimulator
 from envs.simulation.world.throughput import ThroughputTable
 from envs.types import JobId, NodeId
 
-
 COUNTED = tuple(name for name in COUNTERS if name != "left_out")  # lists have room for all options here
 
 
@@ -89,7 +88,10 @@ class ReferenceOptions:
             chosen: for each node the place of an option, -1 for a node without options.
             scores: of all options.
         """
-        own = {node: [place for place, option in enumerate(self.options) if option.node == node] for node in range(len(chosen))}
+        own = {
+            node: [place for place, option in enumerate(self.options) if option.node == node]
+            for node in range(len(chosen))
+        }
         self.counters["decisions"] += len(self.options) > 1
         self.counters["full_lists"] += self.lister.beyond > 0
         margins: dict[NodeId, float] = {}

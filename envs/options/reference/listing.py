@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
 from dataclasses import replace
+from itertools import groupby
 
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
 from envs.options.reference.changes import NOTHING, Option, RoundChanges

@@ -29,6 +29,8 @@ def one_decision(options: torch.Tensor, *, runs: bool) -> Decisions:
         job_of=of,
         node_of=of,
         decision_of=none,
+        choice_of=none,
+        choice_decision=none[:1],
         first=none[:1],
         job_decision=torch.zeros(1, dtype=torch.int64),
         node_decision=torch.zeros(2, dtype=torch.int64),

@@ -5,6 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agents.policies.options.lesson import Lesson
+from agents.policies.options.playing import Player
+from agents.policies.options.tape import MOMENTS
 from envs.options import OptionBatch, OptionRules
 from envs.options.columns import JOIN, START, WAIT
 from envs.options.rules import CHANGES
@@ -12,6 +15,9 @@ from envs.simulation import EventKind
 from envs.types import MurmurationError
 from tests.conformance.random_worlds import random_world
 from tests.unit.episodes.players import jobs_like
+from tests.unit.options.tasks import small_task
+from tests.unit.options.test_option_scheduler import both, without_chance
+from tests.unit.options.test_playing import OnlyInTorch, scorer_of
 from tests.unit.options.test_reference import compare
 from tests.unit.options.test_rounds import events, nodes
 from tests.unit.options.worlds import Listed, begun, listed, play_area, random_rules
@@ -134,3 +140,35 @@ def test_both_implementations_settle_alike(contested, losers):
 def test_what_nodes_cannot_do_at_once_is_refused():
     with pytest.raises(MurmurationError, match="set tune=false, share=false"):
         OptionRules(turn="together", tune=True)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_compiled_code_and_torch_choose_alike(temperature):
+    """The same choices, probabilities and lost claims, so that the same is learnt from both."""
+    task, network = small_task("move"), scorer_of()
+    rules = replace(TOGETHER, changes="move", ranks=True, losers="next_best", subrounds=2)
+    workload = task.source.episode(np.random.default_rng(0), "train")
+    lessons, jcts = [], []
+    for played in (network, OnlyInTorch(network)):
+        player = Player(task.under(rules).batch(1))
+        jcts.append(player.play([workload], played, [1], temperature=temperature, most=None)[0])
+        lessons.append(Lesson.of(player.tape, np.zeros(int(player.tape.arrays.counts[MOMENTS]))))
+    compiled, in_torch = lessons
+    assert jcts[0] == jcts[1]
+    if temperature == 0.0:
+        return
+    for name in ("num_options", "num_choices", "chosen", "lost", "choice_of", "node_of", "options"):
+        assert np.array_equal(getattr(compiled, name), getattr(in_torch, name)), name
+    assert np.allclose(compiled.log_probability, in_torch.log_probability, atol=1e-5)
+    assert compiled.num_choices.sum() == len(compiled.chosen) > compiled.num_decisions
+    assert 0 < compiled.lost.sum() < len(compiled.lost)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_the_scheduler_leaves_the_log_of_the_environment(is_compiled):
+    for seed in (3, 8, 11):
+        rules = replace(TOGETHER, changes="move", ranks=True, losers="next_best", contested="drawn", subrounds=2)
+        network = scorer_of(seed)
+        log, result = both(without_chance(seed), network if is_compiled else OnlyInTorch(network), rules)
+        assert result.log == log
+        assert result.counters["claims"] > 0

@@ -14,8 +14,8 @@ from envs.types import MurmurationError
 class OptionScorer(nn.Module):
     """Scores of options by one hidden layer, the same for all nodes. It also acts compiled, see `score_options`.
 
-    A score is `output . relu(option W_o + job W_j + node W_n + cluster W_c + bias)`; waiting has no job, and only where nodes act
-    together a node.
+    A score is `output . relu(option W_o + job W_j + node W_n + cluster W_c + bias)`; waiting has no job, and a node
+    only where nodes act together.
 
     Args:
         spec: sizes of the rows.

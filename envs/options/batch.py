@@ -128,6 +128,18 @@ class OptionBatch(EpisodeBatch):
             self.resume(int(b))
         return *self._pay(before), self.ended
 
+    def step_together(
+        self, chosen: IntArray, scores: FloatArray
+    ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_], IntArray]:
+        """Carry out what the nodes of the first episode choose at the same time; see `act`.
+
+        Returns:
+            rewards float64[B], elapsed simulated seconds float64[B], ended bool[B], and what `act` returns.
+        """
+        before = self._totals()
+        lost = self.act(0, chosen, scores)
+        return *self._pay(before), self.ended, lost
+
     def act(self, b: int, chosen: IntArray, scores: FloatArray) -> IntArray:
         """Carry out what the nodes of an episode choose at the same time, where the rule of turn is "together".
 

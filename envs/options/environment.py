@@ -14,6 +14,7 @@ from envs.episodes import NodeParallelEnv, Reward
 from envs.episodes.defaults import Illegal
 from envs.episodes.parallel import AgentObservation
 from envs.episodes.standard import as_turns
+from envs.options.arrays import OPTION_ACTION
 from envs.options.batch import ListedOptions, OptionBatch
 from envs.options.columns import WAIT
 from envs.options.padding import (
@@ -30,15 +31,15 @@ from envs.options.rules import OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.turns import NodesInTurn
 from envs.simulation import Setup
-from envs.types import IntArray, MurmurationError
+from envs.types import FloatArray, IntArray, MurmurationError
 from envs.workloads import Workload, WorkloadSource
 
-OptionAction = int | Mapping[str, Any]  # a place, or {"option": place, "bid": number}
+OptionAction = int | Mapping[str, Any]  # a place, or with a bid or scores: {"option": place, "bid": number}
 AgentSpace = spaces.Discrete[np.int64] | spaces.Dict
 
 
 class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
-    """Nodes of a GPU cluster that choose what to do with training jobs, one option at a time.
+    """Nodes of a GPU cluster that choose what to do with training jobs, one option at a time or together.
 
     | | |
     |---|---|
@@ -46,6 +47,8 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
     | observation | dict per agent, see below; float32 except for the mask |
     | action, `turn="auction"` | {"option": `Discrete(1 + max_options)`, "bid": `Box(float32[1])`} |
     | action, `turn="turns"` | `Discrete(1 + max_options)` |
+    | action, `turn="together"` | {"option": `Discrete(1 + max_options)`, "scores": `Box(float32[1 + max_options])`} |
+    | the same with `contested="drawn"` and `losers="nothing"` | `Discrete(1 + max_options)` |
     | choice | 0 waits; any other is one of this node's options: start, join, resize, move or evict a job |
     | reward | shared: minus the integral of the number of jobs in the system, so the return is minus total JCT |
     | termination | all jobs done, or the horizon: unfinished jobs are charged up to it |
@@ -53,13 +56,16 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
 
     In an auction all nodes choose at once, and the choice with the highest bid is carried out alone (of equal bids that
     of the lowest node). If it is waiting, the round ends. Nodes that have no option take no part. Where nodes take
-    turns, the choice of the node whose turn it is counts; the mask of the others allows 0 alone. `OptionRules` states
-    both rules.
+    turns, the choice of the node whose turn it is counts; the mask of the others allows 0 alone. Where they act
+    together, all choices count, and conflicts are settled by the scores that each node gives to its options, the first
+    of which is that of waiting (`envs.options.together`). `OptionRules` states the rules.
 
     Observation of an agent: `node` [F_node] this node, `options` [1 + max_options, F_option] waiting and this node's
     options, `jobs` [1 + max_options, F_job] the job of each, `cluster` [F_cluster] the shared features, and int8[1 +
-    max_options], 1 for choices that are allowed: `mask` in an auction, `action_mask` where nodes take turns.
-    `envs.options.columns` explains the features.
+    max_options], 1 for choices that are allowed: `action_mask` where an action is one number, else `mask`. Where nodes
+    act together, `neighbours` int8[num_nodes] is 1 for other nodes with an option for the same job, the edges of the
+    coordination graph, and `infos[agent]["lost"]` is 1 after a claim that got nothing. `envs.options.columns` explains
+    the features.
 
     Options are in the order of `envs.options.listing`. Those of a node beyond the first `max_options` cannot be chosen;
     `infos[agent]["left_out"]` has their number. `infos[agent]` also holds `time` (s), `elapsed` (s in this step),
@@ -96,6 +102,8 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         self.rules, self.max_options = rules or OptionRules(), max_options
         self._options: ListedOptions | None = None
         self._own: list[IntArray] = []  # the places of each node's options among all
+        self._waiting: list[int] = []  # the place of each node's waiting, -1 where it is not offered
+        self._lost = np.zeros(self.cluster.num_nodes, np.int64)
 
     @property
     def takes_turns(self) -> bool:
@@ -103,8 +111,19 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         return self.rules.turn == "turns"
 
     @property
+    def acts_together(self) -> bool:
+        """Whether all nodes choose at the same time and all choices count."""
+        return self.rules.turn == "together"
+
+    @property
+    def is_one_number(self) -> bool:
+        """Whether an action is the choice alone."""
+        drawn = self.rules.contested == "drawn" and self.rules.losers == "nothing"
+        return self.takes_turns or (self.acts_together and drawn)
+
+    @property
     def turn(self) -> int:
-        """The node whose turn it is, -1 in an auction."""
+        """The node whose turn it is, -1 otherwise."""
         return self._present.turn
 
     @property
@@ -120,18 +139,18 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
 
     def _load(self, workload: Workload) -> None:
         super()._load(workload)
+        self._lost[:] = 0
         self._look()
 
     def _look(self) -> None:
         """List the options of the present decision by node."""
         self._options = self.batch.options()
-        node_of = self._options.node_of
-        self._own = [np.flatnonzero(node_of == n) for n in range(self.cluster.num_nodes)]
-
-    @property
-    def _may_wait(self) -> bool:
-        """Whether waiting is offered."""
-        return bool(self._present.what[0, 0] == WAIT)
+        node_of, waits = self._options.node_of, self._options.what[:, OPTION_ACTION] == WAIT
+        nodes = range(self.cluster.num_nodes)
+        self._own = [np.flatnonzero((node_of == n) & ~waits) for n in nodes]
+        self._waiting = [int(np.append(np.flatnonzero(waits & (node_of == n)), -1)[0]) for n in nodes]
+        if not self.acts_together:
+            self._waiting = [0 if waits[0] else -1] * len(nodes)
 
     def observation_space(self, agent: str) -> spaces.Dict:
         """Return bounds and shapes; the same object at every call."""
@@ -152,6 +171,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
                     "jobs": option_features_box(rows, spec.job_features),
                     "cluster": option_features_box(spec.cluster_features),
                     self.mask_name: mask_box(rows),
+                    **({"neighbours": mask_box(self.cluster.num_nodes)} if self.acts_together else {}),
                 }
             )
             for agent in self.possible_agents
@@ -160,19 +180,20 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
 
     def _action_space(self, rows: int) -> AgentSpace:
         choice: spaces.Discrete[np.int64] = spaces.Discrete(rows)
-        if self.takes_turns:
+        if self.is_one_number:
             return choice
-        return spaces.Dict({"option": choice, "bid": spaces.Box(-np.inf, np.inf, (1,), np.float32)})
+        name, count = ("scores", rows) if self.acts_together else ("bid", 1)
+        return spaces.Dict({"option": choice, name: spaces.Box(-np.inf, np.inf, (count,), np.float32)})
 
     @property
     def mask_name(self) -> str:
         """The mask's name in observations: PettingZoo knows `action_mask` for actions that are one number."""
-        return "action_mask" if self.takes_turns else "mask"
+        return "action_mask" if self.is_one_number else "mask"
 
     def _mask(self, n: int) -> npt.NDArray[np.int8]:
         """int8[1 + max_options]: what a node may choose."""
         mask = padded_mask(1 + len(self._own[n]), 1 + self.max_options)
-        if len(self._own[n]) > 0 and not self._may_wait:
+        if len(self._own[n]) > 0 and self._waiting[n] < 0:
             mask[0] = 0
         return mask
 
@@ -180,33 +201,57 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         """Replace choices that are not allowed by waiting or, where that is not allowed, by the first option."""
         mended, wrong = dict(actions), []
         for n, agent in enumerate(self.possible_agents):
-            choice, bid = read_action(agent, actions[agent], not self.takes_turns)
+            choice, values = self._read(agent, actions[agent])
             mask = self._mask(n)
-            if 0 <= choice < len(mask) and mask[choice] and not np.isnan(bid):
+            if 0 <= choice < len(mask) and mask[choice] and not np.isnan(values).any():
                 continue
             if self.illegal == "raise":
                 raise MurmurationError(
                     f"action {actions[agent]} of {agent} is not allowed; choose an option where {self.mask_name} is 1"
-                    + ("" if self.takes_turns else ", and a bid that is a number")
+                    + ("" if self.is_one_number else ", and numbers beside it")
                 )
             wrong.append(agent)
             first = int(np.argmax(mask))
-            mended[agent] = first if self.takes_turns else {"option": first, "bid": -np.inf}
+            lowest = {"scores": np.zeros(len(mask))} if self.acts_together else {"bid": -np.inf}
+            mended[agent] = first if self.is_one_number else {"option": first, **lowest}
         return mended, wrong
 
+    def _read(self, agent: str, action: OptionAction) -> tuple[int, FloatArray]:
+        """Return the choice of an action, and its bid or scores."""
+        if self.is_one_number:
+            return read_action(agent, action, "", 0)
+        return read_action(agent, action, *(("scores", 1 + self.max_options) if self.acts_together else ("bid", 1)))
+
     def _apply(self, actions: dict[str, OptionAction]) -> tuple[float, float, bool]:
-        """Carry out the choice that counts."""
+        """Carry out the choice that counts, or all."""
+        if self.acts_together:
+            return self._apply_all(actions)
         n = self.turn if self.takes_turns else self._winner(actions)
-        choice, _ = read_action("", actions[self.possible_agents[n]], not self.takes_turns)
+        choice, _ = self._read("", actions[self.possible_agents[n]])
         place = int(self._own[n][choice - 1]) if choice > 0 else 0
         reward, elapsed, ended = self.batch.step(np.array([place]))
+        self._look()
+        return float(reward[0]), float(elapsed[0]), bool(ended[0])
+
+    def _apply_all(self, actions: dict[str, OptionAction]) -> tuple[float, float, bool]:
+        """Carry out the choices of all nodes."""
+        chosen, scores = np.full(self.cluster.num_nodes, -1), np.full(len(self._present.what), -np.inf)
+        for n, agent in enumerate(self.possible_agents):
+            choice, values = self._read("", actions[agent])
+            own = self._own[n][: self.max_options]
+            if len(own):
+                chosen[n] = own[choice - 1] if choice > 0 else self._waiting[n]
+            if len(values):
+                scores[own] = values[1 : 1 + len(own)]
+                scores[self._waiting[n]] = values[0] if self._waiting[n] >= 0 else scores[self._waiting[n]]
+        reward, elapsed, ended, self._lost = self.batch.step_together(chosen, scores)
         self._look()
         return float(reward[0]), float(elapsed[0]), bool(ended[0])
 
     def _winner(self, actions: dict[str, OptionAction]) -> int:
         """Return the node with the highest bid of those that have an option, the lowest of equals."""
         bids = {
-            n: read_action("", actions[agent], True)[1]
+            n: float(self._read("", actions[agent])[1][0])
             for n, agent in enumerate(self.possible_agents)
             if len(self._own[n])
         }
@@ -215,10 +260,11 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
     def _observations(self) -> dict[str, AgentObservation]:
         options, rows = self._present, 1 + self.max_options
         found: dict[str, AgentObservation] = {}
+        neighbours = shared_jobs(options, self.cluster.num_nodes)
         for n, agent in enumerate(self.possible_agents):
             own = self._own[n][: self.max_options]
             shown = np.zeros((1 + len(own), options.options.shape[1]), np.float32)
-            shown[0] = options.options[0] if self._may_wait else 0.0
+            shown[0] = options.options[self._waiting[n]] if self._waiting[n] >= 0 else 0.0
             shown[1:] = options.options[own]
             jobs = np.zeros((1 + len(own), options.jobs.shape[1]), np.float32)
             jobs[1:] = job_rows(options, own)
@@ -229,6 +275,8 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
                 "cluster": options.cluster.copy(),
                 self.mask_name: self._mask(n),
             }
+            if self.acts_together:
+                found[agent]["neighbours"] = neighbours[n]
         return found
 
     def _counters(self) -> dict[str, int]:
@@ -236,7 +284,8 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         return {**counters, "unlisted": counters.pop("left_out"), "turn": self.turn}
 
     def _agent_info(self, n: int) -> dict[str, Any]:
-        return {"left_out": max(len(self._own[n]) - self.max_options, 0)}
+        lost = {"lost": int(self._lost[n])} if self.acts_together else {}
+        return {"left_out": max(len(self._own[n]) - self.max_options, 0), **lost}
 
     def state(self) -> npt.NDArray[np.float32]:
         """Return float32[...]: nodes, jobs and the cluster, flat, for central critics."""
@@ -246,19 +295,29 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         return state_size(self.batch)
 
 
-def read_action(agent: str, action: OptionAction, has_bid: bool) -> tuple[int, float]:
-    """Return the choice and the bid of an action; 0 for the bid where there is none.
+def shared_jobs(options: ListedOptions, num_nodes: int) -> npt.NDArray[np.int8]:
+    """Return int8[num_nodes, num_nodes]: 1 for two different nodes that have an option for the same job."""
+    has = np.zeros((len(options.jobs), num_nodes), np.bool_)
+    owned = options.job_of >= 0
+    has[options.job_of[owned], options.node_of[owned]] = True
+    found: npt.NDArray[np.int8] = (has.T @ has).astype(np.int8)
+    np.fill_diagonal(found, 0)
+    return found
+
+
+def read_action(agent: str, action: OptionAction, name: str, count: int) -> tuple[int, FloatArray]:
+    """Return the choice of an action, and float64[count], the numbers under a name beside it.
 
     Raises:
         MurmurationError: it has another form.
     """
     try:
-        if not has_bid:
-            return int(cast(int, action)), 0.0
+        if not count:
+            return int(cast(int, action)), np.zeros(0)
         parts = cast(Mapping[str, Any], action)
-        return int(parts["option"]), float(np.asarray(parts["bid"]).reshape(()))
+        return int(parts["option"]), np.asarray(parts[name], np.float64).reshape(count)
     except (TypeError, ValueError, KeyError, IndexError) as error:
-        form = '{"option": number, "bid": float32[1]}' if has_bid else "one number"
+        form = f'{{"option": number, "{name}": float32[{count}]}}' if count else "one number"
         raise MurmurationError(f"action of {agent} is {action!r}; give {form}") from error
 
 
@@ -268,7 +327,7 @@ parallel_env = OptionEnv  # PettingZoo's usual name
 def raw_env(**options: Any) -> AECEnv:
     """Return the environment with nodes that act one after another (PettingZoo's AEC); options of `OptionEnv`.
 
-    In an auction all nodes act in every decision. Where nodes take turns, the one whose turn it is acts.
+    In an auction and together all nodes act in every decision. Where nodes take turns, the one whose turn it is acts.
     """
     parallel = OptionEnv(**options)
     return NodesInTurn(parallel) if parallel.takes_turns else as_turns(parallel)

@@ -81,6 +81,11 @@ class OptionVectorEnv(EpisodeVectorEnv[OptionBatch, IntArray]):
         max_options: int = 512,
     ) -> None:
         check_max_options(max_options)
+        if rules is not None and rules.turn == "together":
+            raise MurmurationError(
+                "env.turn is together, where nodes choose at the same time; one agent for all nodes chooses one option "
+                "after another: set env.rules.turn=auction, or take PettingZoo's form (envs.options.parallel_env)"
+            )
         batch = OptionBatch(setup, source.models, source.num_jobs, num_envs, rules, reward)
         super().__init__(batch, source, group_size, split, seed, illegal, illegal_penalty)
         self.max_options = max_options

@@ -1,6 +1,7 @@
 """Nodes that act at the same time: conflicts, gangs and sub-rounds, worked by hand and against the reference."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,13 +9,14 @@ import pytest
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
 from agents.policies.options.tape import MOMENTS
-from envs.options import OptionBatch, OptionRules
-from envs.options.columns import JOIN, START, WAIT
+from envs.options import OptionBatch, OptionEnv, OptionRules, OptionVectorEnv, env
+from envs.options.columns import JOIN, NUM_OPTION_COLUMNS, OPTION_COLUMNS, START, WAIT
 from envs.options.rules import CHANGES
-from envs.simulation import EventKind
+from envs.performance import IdealModel
+from envs.simulation import EventKind, Scenario, Setup
 from envs.types import MurmurationError
 from tests.conformance.random_worlds import random_world
-from tests.unit.episodes.players import jobs_like
+from tests.unit.episodes.players import Fixed, jobs_like
 from tests.unit.options.tasks import small_task
 from tests.unit.options.test_option_scheduler import both, without_chance
 from tests.unit.options.test_playing import OnlyInTorch, scorer_of
@@ -162,6 +164,69 @@ def test_compiled_code_and_torch_choose_alike(temperature):
     assert np.allclose(compiled.log_probability, in_torch.log_probability, atol=1e-5)
     assert compiled.num_choices.sum() == len(compiled.chosen) > compiled.num_decisions
     assert 0 < compiled.lost.sum() < len(compiled.lost)
+
+
+@pytest.mark.parametrize(("contested", "losers"), [("highest", "next_best"), ("drawn", "nothing")])
+def test_pettingzoos_form_leaves_the_log_of_the_batch(contested, losers):
+    """Also as agents that act one after another; where nothing but the choice counts, an action is one number."""
+    workload = jobs_like(*((5.0 * job, 1 + job % 5, 40.0, 1, 6) for job in range(12)))
+    rules = replace(TOGETHER, changes="move", subrounds=2, contested=contested, losers=losers)
+    setup = Setup(nodes(2, 4, 2), IdealModel(), Scenario(restart_delay=0.0))
+    made = OptionEnv(setup, Fixed(workload), rules, illegal="raise", max_options=40)
+    turns = env(setup=setup, source=Fixed(workload), rules=rules, illegal="raise", max_options=40)
+    observations, _ = made.reset(seed=0)
+    turns.reset(seed=0)
+    batch = play_area(nodes(2, 4, 2), workload, rules)
+    weights, lost = np.random.default_rng(0).standard_normal(NUM_OPTION_COLUMNS), 0
+    while made.agents:
+        options, actions = batch.options(), dict[str, Any]()
+        scores = np.float32(options.options @ weights).astype(float)
+        chosen = np.array([best(scores, options.node_of == node) for node in range(3)])
+        for agent in made.agents:
+            seen: dict[str, Any] = observations[agent]
+            values = np.where(seen[made.mask_name] > 0, seen["options"] @ weights, -9.0).astype(np.float32)
+            actions[agent] = int(values.argmax())
+            if not made.is_one_number:
+                actions[agent] = {"option": actions[agent], "scores": values}
+            turns.step(actions[agent])
+        found = batch.act(0, chosen, scores)
+        observations, *_, infos = made.step(actions)
+        assert [infos[f"node_{node}"]["lost"] for node in range(3)] == found.tolist()
+        lost += int(found.sum())
+    assert batch.ended[0]
+    assert made.log == batch.state.log(0) == turns.unwrapped.log
+    assert lost > 0
+
+
+def best(scores: np.ndarray, own: np.ndarray) -> int:
+    """The place with the highest score of some, -1 for none."""
+    return int(np.where(own, scores, -np.inf).argmax()) if own.any() else -1
+
+
+def test_a_node_is_shown_whom_it_shares_jobs_with():
+    made = OptionEnv(Setup(nodes(1, 1, 3), IdealModel()), Fixed(jobs_like((0, 1, 9), (0, 3, 9))), TOGETHER)
+    observations, _ = made.reset(seed=0)
+    assert observations["node_0"]["neighbours"].tolist() == [0, 1, 1]
+    assert observations["node_2"]["neighbours"].tolist() == [1, 1, 0]
+
+
+def test_a_node_with_a_view_of_its_own_sees_nothing_of_the_cluster():
+    """What happens on other nodes changes nothing that a node sees of itself, its options and their jobs."""
+    seen = []
+    for other in (8, 2):
+        made = OptionEnv(
+            Setup(nodes(1, other), IdealModel()), Fixed(jobs_like((0, 1, 9))), replace(TOGETHER, view="own")
+        )
+        observations, _ = made.reset(seed=0)
+        seen.append(observations["node_0"])
+    assert not seen[0]["cluster"].any()
+    shown = [OPTION_COLUMNS.index(name) for name in ("is_start", "run_time", "time_saved", "full", "throughput")]
+    assert np.array_equal(seen[0]["options"][:, shown], seen[1]["options"][:, shown])
+
+
+def test_one_agent_for_all_nodes_is_refused():
+    with pytest.raises(MurmurationError, match="set env.rules.turn=auction"):
+        OptionVectorEnv(Setup(nodes(1), IdealModel()), Fixed(jobs_like((0, 1, 9))), 1, TOGETHER)
 
 
 @pytest.mark.parametrize("is_compiled", [True, False])

@@ -24,7 +24,8 @@ class OptionAttention(nn.Module):
     job that holds GPUs on one and could use the other's. So the graph changes from decision to decision.
 
     A reconstruction: MAIFS (TPDS'25) combines multi-agent attention with a dynamic coordination graph, and its
-    equations are not public. Its agents act at the same time; here the highest of all scores decides (an auction).
+    equations are not public. Its agents act at the same time, as here with
+    `env.rules.turn=together`; in an auction the highest of all scores decides.
 
     Args:
         spec: sizes of the rows.
@@ -138,11 +139,11 @@ class OptionAttention(nn.Module):
         return padded, allowed | torch.eye(width, dtype=torch.bool), place
 
 
-def places(node_decision: Tensor, num_decisions: int) -> tuple[Tensor, int]:
-    """Return int64[N], the place of each node among those of its decision, and the most nodes of a decision."""
-    counts = torch.bincount(node_decision, minlength=num_decisions)
+def places(decision: Tensor, num_decisions: int) -> tuple[Tensor, int]:
+    """Return int64[N], the place of each row among those of its decision, and the most rows of a decision."""
+    counts = torch.bincount(decision, minlength=num_decisions)
     first = counts.cumsum(0) - counts
-    return torch.arange(len(node_decision)) - first[node_decision], int(counts.max())
+    return torch.arange(len(decision)) - first[decision], int(counts.max())
 
 
 def coordination_graph(decisions: Decisions, place: Tensor, width: int) -> Tensor:
@@ -153,8 +154,9 @@ def coordination_graph(decisions: Decisions, place: Tensor, width: int) -> Tenso
         place: int64[N], see `places`.
         width: the most nodes of a decision.
     """
-    owned = decisions.node_of >= 0
-    has = torch.zeros(len(decisions.jobs), width)
-    has[decisions.job_of[owned], place[decisions.node_of[owned]]] = 1.0
-    shared = torch.zeros(decisions.num_decisions, width, width)
-    return shared.index_add(0, decisions.job_decision, has[:, :, None] * has[:, None, :]) > 0
+    owned = (decisions.node_of >= 0) & (decisions.job_of >= 0)
+    job, most = places(decisions.job_decision, decisions.num_decisions)
+    has = torch.zeros(decisions.num_decisions, width, most)
+    node = decisions.node_of[owned]
+    has[decisions.node_decision[node], place[node], job[decisions.job_of[owned]]] = 1.0
+    return has @ has.transpose(1, 2) > 0

@@ -30,6 +30,7 @@ LARGEST: Mapping[str, int] = {  # of the numbers in `rules`
     "num_candidates": 100_000,
     "max_starts": 1_000_000,
     "max_decisions": 1_000_000,
+    "subrounds": 1_000_000,
     "decisions_per_gpu": 1_000_000,
     "at_once_per_node": 1_000_000,
     "patience": 1_000_000,

@@ -26,10 +26,11 @@ from agents.policies.options.scheduler import OptionScheduler
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError
 
-FACE, FORMAT = "options", 2  # format 1 had other columns
+FACE, FORMAT = "options", 3  # earlier formats had other columns
 OPTION_NETWORKS = (
     "agents.networks.option_scorer.OptionScorer",
     "agents.networks.option_attention.OptionAttention",
+    "agents.networks.option_claims.OptionClaims",
     "agents.networks.job_priority.JobPriority",
 )  # that any manifest may name
 

@@ -76,22 +76,32 @@ class WatchedOptions(OptionScheduler):
         self._remember(options, int(scores.argmax()))
         return scores
 
+    def _act_together(self, options: ListedOptions) -> bool:
+        before = self._round.counters()["lost_claims"]
+        self._remember(options, -1)
+        is_over = super()._act_together(options)
+        lost = self._round.counters()["lost_claims"] - before
+        if lost and len(self._said) < MOST_SAID:
+            self._said.append(f"{lost} claims of jobs that another node was given")
+        return is_over
+
     def _remember(self, options: ListedOptions, place: int) -> None:
-        """Note what nodes want, and describe the option that is carried out."""
-        lesson = as_lesson(options)
+        """Note what nodes want, and describe the option that is carried out; -1 where nodes act together."""
+        together = self.rules.turn == "together"
+        lesson = as_lesson(options, together)
         decisions = gather_decisions(lesson, Rows.of(lesson), np.arange(1))
         scores = self.network.scores(decisions) / (self.temperature or 1.0)
-        shares = segment_log_softmax(scores, decisions.decision_of, 1).exp().double().numpy()
+        shares = segment_log_softmax(scores, decisions.choice_of, len(lesson.chosen)).exp().double().numpy()
         if not self._decisions:
             self._look(options, shares, decisions)
         self._decisions += 1
-        if len(self._said) < MOST_SAID:
+        if len(self._said) < MOST_SAID and not together:
             self._said.append(self._describe(options, shares, place))
 
     def _look(self, options: ListedOptions, shares: FloatArray, decisions: Any) -> None:
         """Remember who wanted what, and who shared jobs with whom, in the first decision of a round."""
         has = np.zeros((len(options.jobs), self._num_nodes), np.int64)
-        owned = options.node_of >= 0
+        owned = (options.node_of >= 0) & (options.job_of >= 0)
         has[options.job_of[owned], options.node_of[owned]] = 1
         shared = has.T @ has
         one, other = np.nonzero(np.triu(shared, 1))

@@ -109,8 +109,8 @@ def test_a_description_that_is_not_even_text(saved):
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("format", 99, "in format 99; this version reads options in format 2"),
-        ("face", None, "its face is None in format 2"),
+        ("format", 99, "in format 99; this version reads options in format 3"),
+        ("face", None, "its face is None in format 3"),
         ("network", {"target": "agents.networks.Nobody", "options": {}}, "no network of this project"),
         ("network", {"options": {}}, "network.target is None"),
         ("network", {"target": "builtins.exec", "options": {}}, "no network of this project"),
@@ -130,7 +130,7 @@ def test_a_description_with_a_wrong_part(saved, key, value, said):
 def test_a_policy_of_the_former_discrete_environment_is_refused_in_words(saved):
     content = {"format": 4, "network": {"target": "agents.networks.AttentionPolicy", "options": {}}, "spec": {}}
     (saved / DESCRIPTION).write_text(json.dumps(content))
-    assert "its face is None in format 4; this version reads options in format 2" in refused(saved, DESCRIPTION)
+    assert "its face is None in format 4; this version reads options in format 3" in refused(saved, DESCRIPTION)
 
 
 def test_weights_that_give_no_numbers_are_refused(saved):

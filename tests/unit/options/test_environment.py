@@ -167,7 +167,11 @@ def test_in_turns_only_the_node_whose_turn_it_is_acts():
 @pytest.mark.parametrize(
     ("turn", "actions", "message"),
     [
-        ("auction", bids((0, 1.0), (0, 0.0)), "of node_0 is not allowed; choose an option where mask is 1, and numbers beside it"),
+        (
+            "auction",
+            bids((0, 1.0), (0, 0.0)),
+            "of node_0 is not allowed; choose an option where mask is 1, and numbers",
+        ),
         ("auction", bids((1, np.nan), (0, 0.0)), "of node_0 is not allowed"),
         ("auction", bids((1, 1.0), (7, 0.0)), "of node_1 is not allowed"),
         ("auction", {"node_0": 1, "node_1": 1}, r"action of node_0 is 1; give \{"),

@@ -6,6 +6,7 @@ import torch
 
 from agents.networks.decisions import Decisions
 from agents.networks.option_attention import OptionAttention
+from agents.networks.option_claims import OptionClaims
 from agents.networks.option_scorer import OptionScorer
 from agents.policies.options.playing import Player
 from envs.options import OptionBatch, OptionRules, OptionSpec
@@ -38,7 +39,7 @@ def one_decision(options: torch.Tensor, *, runs: bool) -> Decisions:
 
 
 @pytest.mark.parametrize("runs", [True, False])
-@pytest.mark.parametrize("make", [OptionScorer, OptionAttention])
+@pytest.mark.parametrize("make", [OptionScorer, OptionAttention, OptionClaims])
 def test_changes_of_running_jobs_score_lower_at_first(make, runs):
     """By the reluctance exactly: the same options as if they started a job, but for their kind."""
     options = torch.zeros(len(ACTION_NAMES), OptionSpec().option_features)

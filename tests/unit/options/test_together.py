@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from agents.networks.decisions import Decisions
+from agents.networks.option_claims import listen
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
 from agents.policies.options.tape import MOMENTS
@@ -222,6 +225,33 @@ def test_a_node_with_a_view_of_its_own_sees_nothing_of_the_cluster():
     assert not seen[0]["cluster"].any()
     shown = [OPTION_COLUMNS.index(name) for name in ("is_start", "run_time", "time_saved", "full", "throughput")]
     assert np.array_equal(seen[0]["options"][:, shown], seen[1]["options"][:, shown])
+
+
+def test_a_node_hears_of_each_job_how_much_the_others_want_it():
+    """Three nodes and one job: margins over waiting are 2, 3 and 3, and of the equals the lower node leads."""
+    options = torch.zeros(6, NUM_OPTION_COLUMNS)
+    options[::2, OPTION_COLUMNS.index("is_wait")] = 1.0
+    pairs = torch.arange(6)
+    decisions = Decisions(
+        options=options,
+        decision_of=torch.zeros(6, dtype=torch.int64),
+        job_of=torch.tensor([-1, 0, -1, 0, -1, 0]),
+        node_of=pairs // 2,
+        choice_of=pairs // 2,
+        choice_decision=torch.zeros(3, dtype=torch.int64),
+        first=torch.zeros(1, dtype=torch.int64),
+        jobs=torch.zeros(1, 1),
+        job_decision=torch.zeros(1, dtype=torch.int64),
+        nodes=torch.zeros(3, 1),
+        node_decision=torch.zeros(3, dtype=torch.int64),
+        cluster=torch.zeros(1, 1),
+    )
+    heard = listen(decisions, torch.tensor([1.0, 3.0, 0.0, 3.0, -1.0, 2.0]))
+    sure = 1 / (1 + np.exp(-3.0)), 1 / (1 + np.exp(-2.0))
+    assert not heard[::2].any()
+    assert heard[1].tolist() == pytest.approx([3 / 8, -1 / 4, 0.0, 2 * sure[0]])
+    assert heard[3].tolist() == pytest.approx([3 / 8, 0.0, 1.0, sure[0] + sure[1]])
+    assert heard[5].tolist() == pytest.approx([3 / 8, 0.0, 0.0, sure[0] + sure[1]])
 
 
 def test_one_agent_for_all_nodes_is_refused():

@@ -1,0 +1,76 @@
+"""Nodes that act together as RLlib's multi-agent environment."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from agents.problems.options import OptionTask
+from envs.episodes.parallel import AgentObservation
+from envs.options import OptionEnv, OptionSpec
+from envs.options.environment import OptionAction
+
+HOUR = 3600.0
+
+
+class NodesOfRLlib(MultiAgentEnv):
+    """`OptionEnv` for RLlib. Only nodes that have options are asked; the others wait.
+
+    An observation is that of `OptionEnv` with the rows of all nodes (`nodes`), of which `neighbours` says to whom the
+    node may listen, and with the joint `state` where the critic is central. The return of an episode is the
+    environment's, divided by the jobs of an episode and by an hour.
+
+    Args:
+        config: with the entries `tasks`, `max_options`, `central` and `seed`; further ones are RLlib's.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        tasks: tuple[OptionTask, ...] = config["tasks"]
+        self._envs = [
+            OptionEnv(task.setup, task.source, task.rules, task.reward, max_options=config["max_options"])
+            for task in tasks
+        ]
+        self._scale = [task.source.num_jobs * HOUR for task in tasks]
+        self._central, self._episode = bool(config["central"]), 0
+        self._seed = [int(config["seed"]), int(getattr(config, "worker_index", 0))]
+        self._now = self._envs[0]
+        agents = max((env.possible_agents for env in self._envs), key=len)
+        self.possible_agents, self.agents = list(agents), list(agents)
+        self.observation_spaces = {agent: self._space() for agent in agents}
+        self.action_spaces = {agent: self._now.action_space(self._now.possible_agents[0]) for agent in agents}
+
+    def _space(self) -> spaces.Dict:
+        own = self._now.observation_space(self._now.possible_agents[0])
+        shape = self._now.cluster.num_nodes, OptionSpec().node_features
+        nodes = spaces.Box(-np.inf, np.inf, shape, np.float32)
+        state = {"state": self._now.state_space} if self._central else {}
+        return spaces.Dict({**own.spaces, "nodes": nodes, **state})
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin an episode: the tasks in turn, each with a fresh workload."""
+        self._now = self._envs[self._episode % len(self._envs)]
+        drawn = np.random.default_rng([*self._seed, self._episode if seed is None else seed])
+        self._episode += 1
+        self._observations, _ = self._now.reset(seed=int(drawn.integers(2**31)), options=options)
+        return self._asked(), {}
+
+    def step(self, action_dict: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Carry out the choices of the nodes that were asked."""
+        actions: dict[str, OptionAction] = {agent: int(action_dict.get(agent, 0)) for agent in self._now.agents}
+        scale = self._scale[self._envs.index(self._now)]
+        self._observations, rewards, ended, cut, _ = self._now.step(actions)
+        over, stopped = any(ended.values()), any(cut.values())
+        found = {agent: value / scale for agent, value in rewards.items()}
+        return self._asked(over or stopped), found, {"__all__": over}, {"__all__": stopped}, {}
+
+    def _asked(self, everybody: bool = False) -> dict[str, AgentObservation]:
+        """Return the observations of the nodes that have options, or of all."""
+        nodes = np.stack([seen["node"] for seen in self._observations.values()])
+        state = {"state": self._now.state()} if self._central else {}
+        return {
+            agent: {**seen, "nodes": nodes, **state}
+            for agent, seen in self._observations.items()
+            if everybody or seen["action_mask"][1:].any()
+        }

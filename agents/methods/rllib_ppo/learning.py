@@ -1,0 +1,119 @@
+"""RLlib's `PPO`, configured for nodes that act together, as the trainer sees it."""
+
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
+from ray.tune.registry import register_env
+from torch import nn
+
+from agents.methods.rllib_ppo.environment import NodesOfRLlib
+from agents.methods.rllib_ppo.module import NodeModule
+from agents.methods.rllib_ppo.settings import RLlibPPOSettings
+from agents.on_ray.state import RESTARTS, RLLIB, explaining_losses, refusing_damage, require_finite, start_ray_for
+from agents.problems.options import OptionProblem
+from agents.seeding import Phase, derive_seed
+
+NODE, ENVIRONMENT = "node", "murmuration_nodes"
+
+
+class RLlibTraining:
+    """RLlib's algorithm with the interface of `agents.method.Algorithm`.
+
+    Args:
+        problem: the placement environment.
+        settings: parameters of PPO.
+        network: with the weights with which training begins.
+        seed: of all random draws.
+    """
+
+    def __init__(self, problem: OptionProblem, settings: RLlibPPOSettings, network: nn.Module, seed: int) -> None:
+        self._problem, self._rules = problem, problem.worlds[0].rules
+        self._started_ray = start_ray_for("trainer.method", settings.num_env_runners)
+        register_env(ENVIRONMENT, NodesOfRLlib)
+        self._algorithm = configure(problem, settings, network, seed).build_algo()
+
+    def network(self) -> nn.Module:
+        """Return a copy of the policy."""
+        network: Any = self._problem.build(0, None)
+        weights = self._algorithm.learner_group.get_weights()[NODE]
+        own = {name.removeprefix("network."): value for name, value in weights.items() if name.startswith("network.")}
+        network.load_state_dict({name: torch.as_tensor(value) for name, value in own.items()})
+        network.rules = self._rules  # a note, no weight
+        return require_finite(network)
+
+    def train(self) -> dict[str, float]:
+        """Run one iteration; return figures to log."""
+        with explaining_losses():
+            found = self._algorithm.train()
+        played, learnt = found["env_runners"], found["learners"][NODE]
+        figures = {"train/env_steps": played.get("num_env_steps_sampled_lifetime", 0.0)}
+        if "agent_episode_returns_mean" in played:
+            returns = list(played["agent_episode_returns_mean"].values())
+            figures["train/return"] = sum(returns) / len(returns)
+        for name in ("policy_loss", "vf_loss", "entropy", "mean_kl_loss", "vf_explained_var"):
+            figures[f"learner/{name}"] = learnt.get(name, 0.0)
+        return {name: float(value) for name, value in figures.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write RLlib's checkpoint. It contains pickles: restore only your own."""
+        self._algorithm.save_to_path(str((folder / RLLIB).resolve()))
+
+    def restore(self, folder: Path) -> None:
+        """Resume from a saved checkpoint.
+
+        Raises:
+            CheckpointError: it is missing or corrupt.
+        """
+        with refusing_damage(folder):
+            self._algorithm.restore_from_path(str((folder / RLLIB).resolve()))
+
+    def stop(self) -> None:
+        """Stop the workers, and Ray if this object started it."""
+        self._algorithm.stop()
+        if self._started_ray:
+            ray.shutdown()
+
+
+def configure(problem: OptionProblem, settings: RLlibPPOSettings, network: nn.Module, seed: int) -> PPOConfig:
+    """Return RLlib's configuration of a run."""
+    config, central = PPOConfig(), settings.critic == "all"
+    world = {
+        "tasks": problem.worlds,
+        "max_options": settings.max_options,
+        "central": central,
+        "seed": derive_seed(seed, Phase.SAMPLING),
+    }
+    config.environment(ENVIRONMENT, env_config=world, disable_env_checking=True)
+    config.env_runners(num_env_runners=settings.num_env_runners, num_envs_per_env_runner=1)
+    config.multi_agent(policies={NODE}, policy_mapping_fn=lambda *_, **__: NODE)
+    state = NodesOfRLlib(world)._now.state_space.shape[0] if central else 0
+    module = RLModuleSpec(
+        module_class=NodeModule,
+        model_config={
+            "blueprint": problem.blueprint,
+            "start": {name: value.detach().clone() for name, value in network.state_dict().items()},
+            "hidden": settings.hidden,
+            "state": state,
+        },
+    )
+    config.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={NODE: module}))
+    config.training(
+        lr=settings.lr,
+        gamma=settings.gamma,
+        lambda_=settings.gae_lambda,
+        clip_param=settings.clip,
+        entropy_coeff=settings.entropy,
+        use_kl_loss=False,
+        vf_clip_param=float("inf"),
+        train_batch_size_per_learner=settings.steps,
+        minibatch_size=settings.minibatch,
+        num_epochs=settings.num_epochs,
+        grad_clip=settings.max_grad_norm,
+    )
+    config.fault_tolerance(**RESTARTS)
+    config.debugging(seed=derive_seed(seed, Phase.LEARNING), log_level="ERROR")
+    return config

@@ -57,6 +57,8 @@ class RLlibPPOSettings:
         for name in ("steps", "minibatch", "num_epochs", "hidden", "max_options"):
             if getattr(self, name) < 1:
                 self._refuse(name, "at least 1")
+        if self.minibatch > self.steps:
+            self._refuse("minibatch", f"at most steps, {self.steps}")
         for name in ("lr", "clip", "max_grad_norm"):
             if not getattr(self, name) > 0:
                 self._refuse(name, "positive")

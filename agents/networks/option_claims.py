@@ -52,12 +52,12 @@ class OptionClaims(OptionAttention):
         first = first - self.reluctance * torch.relu(runs - decisions.options[:, OPTION_START])
         found: Tensor = first
         for _ in range(self.rounds):
-            heard = listen(decisions, found.detach())
+            heard = hear_claims(decisions, found.detach())
             found = first + self.last(torch.cat((state, heard), -1)).squeeze(-1)
         return found
 
 
-def listen(decisions: Decisions, scores: Tensor) -> Tensor:
+def hear_claims(decisions: Decisions, scores: Tensor) -> Tensor:
     """Return float32[M, NUM_HEARD], what the node of each option hears of its job; zeros for waiting.
 
     Args:

@@ -196,32 +196,11 @@ def allocate_options(
     spec, candidates = OptionSpec(), rules.candidates(setup.cluster)
     batch, nodes = state.nodes.shape
     rows = min(candidates + (1 + rules.share) * int(state.nodes["num_gpus"][0].sum()), state.jobs.shape[1])
-    records = np.zeros((batch, 1), RULES)
-    records["changes"] = CHANGES.index(rules.changes)
-    records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
-    records["idle"] = IDLE.index(rules.idle)
-    records["patience"] = rules.patience
-    records["max_starts"] = rules.max_starts
-    records["max_decisions"] = rules.decisions(setup.cluster)
-    records["at_once"] = rules.at_once(setup.cluster)
-    records["distinct_nodes"] = rules.distinct_nodes
-    records["tune"] = rules.tune
-    records["share"] = rules.shares(setup)
-    records["turn"] = TURNS.index(rules.turn)
-    records["subrounds"], records["ranks"] = rules.subrounds, rules.ranks and rules.turn == "together"
-    records["losers"] = LOSERS.index(rules.losers)
-    records["contested"] = CONTESTED.index(rules.contested)
-    records["sees_own"] = rules.view == "own"
-    records["room"] = capacity
-    records["placing"] = PLACINGS.index(rules.placing)
-    records["node_gpus"] = state.nodes["num_gpus"][0].max()
-    for name in ("gang", "last_node", "turn_of"):
-        records[name] = -1
     classes = node_classes(state)
-    capacity += nodes * (rules.turn == "together")
+    room, capacity = capacity, capacity + nodes * (rules.turn == "together")
     return OptionArrays(
         world=world,
-        rules=records,
+        rules=_records(state, rules, setup, room),
         refused=np.zeros(state.jobs.shape, np.int64),
         waited=np.zeros((batch, nodes), np.int64),
         heads=np.full(candidates, -1, np.int64),
@@ -243,6 +222,32 @@ def allocate_options(
         kept=_no_rows(state.jobs.shape[1], nodes, capacity, rows, spec),
         joint=_no_claims(state.jobs.shape[1], nodes, capacity),
     )
+
+
+def _records(state: State, rules: OptionRules, setup: Setup, room: int) -> Records:
+    """Return the rules of every episode, RULES [B, 1]."""
+    records = np.zeros((len(state.nodes), 1), RULES)
+    records["changes"] = CHANGES.index(rules.changes)
+    records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
+    records["idle"] = IDLE.index(rules.idle)
+    records["patience"] = rules.patience
+    records["max_starts"] = rules.max_starts
+    records["max_decisions"] = rules.decisions(setup.cluster)
+    records["at_once"] = rules.at_once(setup.cluster)
+    records["distinct_nodes"] = rules.distinct_nodes
+    records["tune"] = rules.tune
+    records["share"] = rules.shares(setup)
+    records["turn"] = TURNS.index(rules.turn)
+    records["subrounds"], records["ranks"] = rules.subrounds, rules.ranks and rules.turn == "together"
+    records["losers"] = LOSERS.index(rules.losers)
+    records["contested"] = CONTESTED.index(rules.contested)
+    records["sees_own"] = rules.view == "own"
+    records["room"] = room
+    records["placing"] = PLACINGS.index(rules.placing)
+    records["node_gpus"] = state.nodes["num_gpus"][0].max()
+    for name in ("gang", "last_node", "turn_of"):
+        records[name] = -1
+    return records
 
 
 def _no_claims(num_jobs: int, num_nodes: int, capacity: int) -> JointClaims:

@@ -63,7 +63,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
     Observation of an agent: `node` [F_node] this node, `options` [1 + max_options, F_option] waiting and this node's
     options, `jobs` [1 + max_options, F_job] the job of each, `cluster` [F_cluster] the shared features, and int8[1 +
     max_options], 1 for choices that are allowed: `action_mask` where an action is one number, else `mask`. Where nodes
-    act together, `neighbours` int8[num_nodes] is 1 for other nodes with an option for the same job, the edges of the
+    act together, `edges` int8[num_nodes] is 1 for other nodes with an option for the same job, the edges of the
     coordination graph, and `infos[agent]["lost"]` is 1 after a claim that got nothing. `envs.options.columns` explains
     the features.
 
@@ -171,7 +171,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
                     "jobs": option_features_box(rows, spec.job_features),
                     "cluster": option_features_box(spec.cluster_features),
                     self.mask_name: mask_box(rows),
-                    **({"neighbours": mask_box(self.cluster.num_nodes)} if self.acts_together else {}),
+                    **({"edges": mask_box(self.cluster.num_nodes)} if self.acts_together else {}),
                 }
             )
             for agent in self.possible_agents
@@ -260,7 +260,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
     def _observations(self) -> dict[str, AgentObservation]:
         options, rows = self._present, 1 + self.max_options
         found: dict[str, AgentObservation] = {}
-        neighbours = shared_jobs(options, self.cluster.num_nodes)
+        edges = shared_jobs(options, self.cluster.num_nodes)
         for n, agent in enumerate(self.possible_agents):
             own = self._own[n][: self.max_options]
             shown = np.zeros((1 + len(own), options.options.shape[1]), np.float32)
@@ -276,7 +276,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
                 self.mask_name: self._mask(n),
             }
             if self.acts_together:
-                found[agent]["neighbours"] = neighbours[n]
+                found[agent]["edges"] = edges[n]
         return found
 
     def _counters(self) -> dict[str, int]:

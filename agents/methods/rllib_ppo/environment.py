@@ -17,7 +17,7 @@ HOUR = 3600.0
 class NodesOfRLlib(MultiAgentEnv):
     """`OptionEnv` for RLlib. Only nodes that have options are asked; the others wait.
 
-    An observation is that of `OptionEnv` with the rows of all nodes (`nodes`), of which `neighbours` says to whom the
+    An observation is that of `OptionEnv` with the rows of all nodes (`nodes`), of which `edges` says to whom the
     node may listen, and with the joint `state` where the critic is central. The return of an episode is the
     environment's, divided by the jobs of an episode and by an hour.
 

@@ -12,7 +12,6 @@ from torch import nn
 
 from agents.methods.rllib_ppo.environment import NodesOfRLlib
 from agents.methods.rllib_ppo.module import NodeModule
-from agents.methods.rllib_ppo.settings import RLlibPPOSettings
 from agents.on_ray.state import RESTARTS, RLLIB, explaining_losses, refusing_damage, require_finite, start_ray_for
 from agents.problems.options import OptionProblem
 from agents.seeding import Phase, derive_seed
@@ -25,12 +24,12 @@ class RLlibTraining:
 
     Args:
         problem: the placement environment.
-        settings: parameters of PPO.
+        settings: parameters of PPO, `RLlibPPOSettings`.
         network: with the weights with which training begins.
         seed: of all random draws.
     """
 
-    def __init__(self, problem: OptionProblem, settings: RLlibPPOSettings, network: nn.Module, seed: int) -> None:
+    def __init__(self, problem: OptionProblem, settings: Any, network: nn.Module, seed: int) -> None:
         self._problem, self._rules = problem, problem.worlds[0].rules
         self._started_ray = start_ray_for("trainer.method", settings.num_env_runners)
         register_env(ENVIRONMENT, NodesOfRLlib)
@@ -78,7 +77,7 @@ class RLlibTraining:
             ray.shutdown()
 
 
-def configure(problem: OptionProblem, settings: RLlibPPOSettings, network: nn.Module, seed: int) -> PPOConfig:
+def configure(problem: OptionProblem, settings: Any, network: nn.Module, seed: int) -> PPOConfig:
     """Return RLlib's configuration of a run."""
     config, central = PPOConfig(), settings.critic == "all"
     world = {

@@ -9,7 +9,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
 from agents.networks.decisions import Decisions
-from agents.networks.neighbour_attention import NeighbourAttention
+from agents.networks.edge_attention import EdgeAttention
 from agents.networks.option_critic import OptionCritic
 from envs.options import OptionSpec
 
@@ -37,8 +37,8 @@ class NodeModule(TorchRLModule, ValueFunctionAPI):
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Tensor]:
         seen = batch[Columns.OBS]
         allowed, decisions = seen["action_mask"] > 0, decisions_of(seen)
-        if isinstance(self.network, NeighbourAttention):
-            scores = self.network.scores_among(decisions, seen["nodes"], seen["neighbours"] > 0)
+        if isinstance(self.network, EdgeAttention):
+            scores = self.network.scores_among(decisions, seen["nodes"], seen["edges"] > 0)
         else:
             scores = self.network.scores(decisions)
         logits = torch.full(allowed.shape, FORBIDDEN)

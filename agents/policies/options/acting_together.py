@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from agents.policies.options.tape import RECORDS, TapeArrays, note_moment, record_choice, record_rows
+from agents.policies.options.tape import RECORDS, TapeArrays, note_moment, record_chosen, record_rows
 from envs.options.arrays import OptionArrays
 from envs.options.by_node import PRIME, drawn_rank
 from envs.options.together import act_together
@@ -60,7 +60,7 @@ def record_choices(tape: TapeArrays, a: OptionArrays, draw: float) -> None:
     record_rows(tape, a, draw)
     for n in range(len(a.nodes)):
         if a.joint.chosen[n] >= 0:
-            record_choice(tape, a.joint.chosen[n], a.joint.log_probability[n])
+            record_chosen(tape, a.joint.chosen[n], a.joint.log_probability[n])
 
 
 @leaf

@@ -31,7 +31,7 @@ OPTION_NETWORKS = (
     "agents.networks.option_scorer.OptionScorer",
     "agents.networks.option_attention.OptionAttention",
     "agents.networks.option_claims.OptionClaims",
-    "agents.networks.neighbour_attention.NeighbourAttention",
+    "agents.networks.edge_attention.EdgeAttention",
     "agents.networks.job_priority.JobPriority",
 )  # that any manifest may name
 

@@ -46,6 +46,26 @@ def draw_option(a: OptionArrays, s: ScorerArrays, total: float, draw: float) -> 
     return int(a.rules[0].num_options - 1)
 
 
+@leaf
+def draw_and_note(
+    a: OptionArrays,
+    s: ScorerArrays,
+    b: int,
+    temperature: float,
+    draw: float,
+    second_draw: float,
+    limit: float,
+    tape: TapeArrays,
+) -> int:
+    """Draw an option and note the decision; the arguments are those of `decide_by_node`."""
+    total = weigh(a, s, temperature)
+    option = draw_option(a, s, total, draw)
+    note_moment(tape, a, b)
+    if second_draw < limit:
+        record_decision(tape, a, option, np.log(s.scores[option] / total), second_draw)
+    return int(option)
+
+
 @kernel
 def play_episode(
     batch: OptionArrays,
@@ -97,11 +117,7 @@ def play_episode(
             if a.rules[0].turn == TOGETHER:
                 is_over = decide_by_node(a, s.scores, b, temperature, draws[k, 0], draws[k, 1], limit, tape)
             elif temperature > 0:
-                total = weigh(a, s, temperature)
-                option = draw_option(a, s, total, draws[k, 0])
-                note_moment(tape, a, b)
-                if draws[k, 1] < limit:
-                    record_decision(tape, a, option, np.log(s.scores[option] / total), draws[k, 1])
+                option = draw_and_note(a, s, b, temperature, draws[k, 0], draws[k, 1], limit, tape)
             else:
                 option = likeliest(a, s.scores)
         elif a.rules[0].turn == TOGETHER:

@@ -285,11 +285,11 @@ def note_moment(tape: TapeArrays, a: OptionArrays, b: int) -> None:
 def record_decision(tape: TapeArrays, a: OptionArrays, chosen: int, log_probability: float, draw: float) -> None:
     """Record the rows of the decision whose moment was noted last, and the one choice that was made."""
     record_rows(tape, a, draw)
-    record_choice(tape, chosen, log_probability)
+    record_chosen(tape, chosen, log_probability)
 
 
 @leaf
-def record_choice(tape: TapeArrays, chosen: int, log_probability: float) -> None:
+def record_chosen(tape: TapeArrays, chosen: int, log_probability: float) -> None:
     """Record a further choice of the last record."""
     c = tape.counts[CHOICES]
     tape.chosen[c] = chosen

@@ -22,7 +22,7 @@ from tests.unit.options.tasks import small_task
 RULES = OptionRules(turn="together", contested="drawn", distinct_nodes=False, ranks=True, changes="move")
 NETWORKS = {
     "scorer": Blueprint("agents.networks.option_scorer.OptionScorer", {"output_scale": 0.5}),
-    "attention": Blueprint("agents.networks.neighbour_attention.NeighbourAttention", {"width": 8}),
+    "attention": Blueprint("agents.networks.edge_attention.EdgeAttention", {"width": 8}),
 }
 SETTINGS = RLlibPPOSettings(steps=60, minibatch=32, num_epochs=2, hidden=8, max_options=24)
 

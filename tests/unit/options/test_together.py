@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agents.networks.decisions import Decisions
-from agents.networks.option_claims import listen
+from agents.networks.option_claims import hear_claims
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
 from agents.policies.options.tape import MOMENTS
@@ -209,8 +209,8 @@ def best(scores: np.ndarray, own: np.ndarray) -> int:
 def test_a_node_is_shown_whom_it_shares_jobs_with():
     made = OptionEnv(Setup(nodes(1, 1, 3), IdealModel()), Fixed(jobs_like((0, 1, 9), (0, 3, 9))), TOGETHER)
     observations, _ = made.reset(seed=0)
-    assert observations["node_0"]["neighbours"].tolist() == [0, 1, 1]
-    assert observations["node_2"]["neighbours"].tolist() == [1, 1, 0]
+    assert observations["node_0"]["edges"].tolist() == [0, 1, 1]
+    assert observations["node_2"]["edges"].tolist() == [1, 1, 0]
 
 
 def test_a_node_with_a_view_of_its_own_sees_nothing_of_the_cluster():
@@ -246,7 +246,7 @@ def test_a_node_hears_of_each_job_how_much_the_others_want_it():
         node_decision=torch.zeros(3, dtype=torch.int64),
         cluster=torch.zeros(1, 1),
     )
-    heard = listen(decisions, torch.tensor([1.0, 3.0, 0.0, 3.0, -1.0, 2.0]))
+    heard = hear_claims(decisions, torch.tensor([1.0, 3.0, 0.0, 3.0, -1.0, 2.0]))
     sure = 1 / (1 + np.exp(-3.0)), 1 / (1 + np.exp(-2.0))
     assert not heard[::2].any()
     assert heard[1].tolist() == pytest.approx([3 / 8, -1 / 4, 0.0, 2 * sure[0]])

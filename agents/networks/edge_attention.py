@@ -1,4 +1,4 @@
-"""Nodes that attend to the rows of their neighbours in the coordination graph: messages that need no second pass."""
+"""Nodes that attend to the rows of linked nodes in the coordination graph: messages that need no second pass."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from envs.options import OptionSpec
 from envs.options.columns import JOB_RUNS, OPTION_START
 
 
-class NeighbourAttention(OptionAttention):
+class EdgeAttention(OptionAttention):
     """Scores of options by attention to the rows of neighbouring nodes, from what a single agent observes.
 
     1. An option's state follows from its features and those of its job, its node and the cluster; a node's own state is
@@ -19,7 +19,7 @@ class NeighbourAttention(OptionAttention):
        have an option for the same job.
     3. A score follows from the option's state and from what its node has received.
 
-    `OptionAttention` passes on what neighbours have learnt of all their options; an agent of RLlib is asked for itself
+    `OptionAttention` passes on what other nodes have learnt of all their options; an agent of RLlib is asked for itself
     alone and cannot know that. So this network is a smaller form of MAIFS's attention along the dynamic coordination
     graph. A reconstruction: its equations are not public.
 
@@ -48,27 +48,27 @@ class NeighbourAttention(OptionAttention):
         rows[decisions.node_decision, place] = decisions.nodes
         return self.scores_among(decisions, rows[decisions.node_decision], allowed[decisions.node_decision, place])
 
-    def scores_among(self, decisions: Decisions, rows: Tensor, neighbours: Tensor) -> Tensor:
+    def scores_among(self, decisions: Decisions, rows: Tensor, edges: Tensor) -> Tensor:
         """Return float32[M], the score of every option.
 
         Args:
             decisions: the decisions.
             rows: float32[N, W, columns], for each node of the decisions the rows of nodes that it might attend to.
-            neighbours: bool[N, W], those to which it does.
+            edges: bool[N, W], those to which it does.
         """
         state = self._states(decisions)
         own = self._own(decisions, state)
-        received = torch.cat((own + self._received(own, rows, neighbours), torch.zeros(1, state.shape[1])))
+        received = torch.cat((own + self._received(own, rows, edges), torch.zeros(1, state.shape[1])))
         scores: Tensor = self.last(torch.cat((state, received[decisions.node_of]), -1)).squeeze(-1)
         runs = torch.cat((decisions.jobs[:, JOB_RUNS], torch.zeros(1)))[decisions.job_of]
         return scores - self.reluctance * torch.relu(runs - decisions.options[:, OPTION_START])
 
-    def _received(self, own: Tensor, rows: Tensor, neighbours: Tensor) -> Tensor:
-        """Return float32[N, width], what each node receives; zeros without neighbours."""
+    def _received(self, own: Tensor, rows: Tensor, edges: Tensor) -> Tensor:
+        """Return float32[N, width], what each node receives; zeros without edges."""
         query = self.query(own).unflatten(-1, (self.heads, -1))
         key, value = self.key_value(rows).unflatten(-1, (2, self.heads, -1)).unbind(2)
         scores = torch.einsum("nhd,nwhd->nhw", query, key) / query.shape[-1] ** 0.5
-        weights = scores.masked_fill(~neighbours[:, None], -1e9).softmax(-1) * neighbours[:, None]
+        weights = scores.masked_fill(~edges[:, None], -1e9).softmax(-1) * edges[:, None]
         mixed = torch.einsum("nhw,nwhd->nhd", weights, value).flatten(1)
-        found: Tensor = self.out(mixed) * neighbours.any(-1, keepdim=True)
+        found: Tensor = self.out(mixed) * edges.any(-1, keepdim=True)
         return found

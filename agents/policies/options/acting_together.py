@@ -5,6 +5,7 @@ import numpy as np
 from agents.policies.options.tape import RECORDS, TapeArrays, note_moment, record_chosen, record_rows
 from envs.options.arrays import OptionArrays
 from envs.options.by_node import PRIME, drawn_rank
+from envs.options.carrying import forget_kept_rows
 from envs.options.together import act_together
 from envs.simulation.compiled.jit import leaf
 from envs.types import FloatArray
@@ -103,6 +104,7 @@ def decide_by_node(
     if is_recorded:
         record_choices(tape, a, second_draw)
     is_over = act_together(a)
+    forget_kept_rows(a)  # they are in another order in the next list
     if is_recorded:
         record_lost(tape, a)
     return is_over

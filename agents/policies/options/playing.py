@@ -102,15 +102,12 @@ def play_episode(
         prepare(a)
     forget_kept_rows(a)
     while True:
-        option = 0
-        is_over = False
+        option, is_over = 0, False
         if a.rules[0].num_options > 1:
             if temperature > 0 and a.rules[0].decisions >= len(draws):
                 return DRAWS_USED
             if temperature > 0 and not tape_has_room(tape, a):
                 return TAPE_FULL
-            if a.rules[0].turn == TOGETHER:
-                forget_kept_rows(a)
             carry_features(a, temperature > 0)
             score_options(a, s, v)
             k = min(a.rules[0].decisions, len(draws) - 1)

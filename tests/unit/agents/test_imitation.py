@@ -117,7 +117,7 @@ def test_it_reports_all_of_its_work():
 
 def test_without_passes_nothing_is_taught(tmp_path):
     settings = TrainingSettings(
-        QUICK_PPO, iterations=0, num_validation=1, picture_every=0, teacher="srtf", imitation=QUICK
+        QUICK_PPO, iterations=0, num_validation=4, picture_every=0, teacher="srtf", imitation=QUICK
     )
     off = replace(settings, imitation=replace(QUICK, passes=0))
     states = [
@@ -150,7 +150,7 @@ def test_the_imitating_policy_comes_close_to_its_teacher(teacher):
     def mean_jct(scheduler):
         return validate_scheduler(scheduler, world.setup, workloads)["mean_jct"]
 
-    untrained = mean_jct(OptionScheduler(net, problem.worlds[0].rules, temperature=1.0))
+    untrained = mean_jct(OptionScheduler(net, problem.worlds[0].rules))
     ImitationSettings(passes=2, num_workloads=16, epochs=15, batch_size=64).run(problem, net, teacher, 0, silent)
     wanted, reached = mean_jct(teacher()), mean_jct(OptionScheduler(net, problem.worlds[0].rules))
     assert reached < 1.25 * wanted

@@ -176,7 +176,7 @@ def test_all_runners_draw_the_same_workloads_in_turn_from_all_tasks():
     [
         ({"baseline": "best"}, "group_ppo.baseline is best; it must be one of group, critic, both, mean"),
         ({"critic": "some"}, "group_ppo.critic is some; it must be one of all, own"),
-        ({"turn": "dice"}, "group_ppo.turn is dice; it must be one of auction, turns, null"),
+        ({"turn": "dice"}, "group_ppo.turn is dice; it must be one of auction, turns, together, null"),
         ({"baseline": "both", "group_size": 1}, "group_ppo.group_size is 1; .*baseline=critic needs no group"),
         ({"gae_lambda": 0.9}, "group_ppo.gae_lambda is 0.9; .*baseline=critic or both"),
         ({"baseline": "critic", "gae_lambda": 1.1}, "group_ppo.gae_lambda is 1.1; it must be from 0 to 1"),

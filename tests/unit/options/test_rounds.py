@@ -125,7 +125,7 @@ def test_features_worked_by_hand():
     job = dict(zip(JOB_ROW_COLUMNS, found.jobs[1].tolist(), strict=True))
     assert (job["rank"], job["first"], job["waits"], job["min_gpus"]) == (0.5, 0.0, 1.0, 1.0)
     assert found.cluster.tolist() == pytest.approx([1, 0, 1, 2 / 8, 0, 0, math.log(0.01) / 5])
-    assert found.nodes[0].tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert found.nodes[0].tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
 class TwoNodes(IdealModel):

@@ -117,7 +117,12 @@ def test_it_reports_all_of_its_work():
 
 def test_without_passes_nothing_is_taught(tmp_path):
     settings = TrainingSettings(
-        QUICK_PPO, iterations=0, num_validation=4, picture_every=0, teacher="srtf", imitation=QUICK
+        QUICK_PPO,
+        iterations=0,
+        num_validation=1,
+        picture_every=0,
+        teacher="srtf",
+        imitation=replace(QUICK, epochs=12),
     )
     off = replace(settings, imitation=replace(QUICK, passes=0))
     states = [

@@ -10,6 +10,7 @@ from envs.evaluation.job_time import share_job_time
 from envs.evaluation.plain_values import name_object, plain
 from envs.evaluation.plausible import refuse_below_bound
 from envs.evaluation.playing import Played, PlayedCallback, ProgressCallback, play_schedulers
+from envs.evaluation.said_of_rules import describe_rules
 from envs.evaluation.said_of_runs import names_batches
 from envs.evaluation.spread import Spread
 from envs.metrics.bounds import Relaxation
@@ -149,6 +150,7 @@ def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) ->
             "performance": type(performance).__name__,
             "throughputs": throughput_sources(performance, models, cluster.gpu_types),
             "notes": efficiency_notes(models, setup.scenario.statistical_efficiency),
+            "rules": describe_rules(workloads, setup),
             "scenario": setup.scenario,
             **({"estimator": name_object(setup.estimator)} if setup.scenario.information.hides_throughput else {}),
             **({"predictor": name_object(setup.predictor)} if setup.scenario.information.work == "predicted" else {}),

@@ -198,6 +198,7 @@ class Comparison:
         workloads = f"{self.num_workloads} workload{'s' if self.num_workloads > 1 else ''}"
         return [
             *self._task(),
+            *self.settings.get("rules", ()),
             f"Means and percentiles are over the {compared} of {measured} measured jobs that every scheduler finished, "
             f"in {workloads}.",
             *self._about_the_window(),

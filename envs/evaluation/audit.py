@@ -221,9 +221,9 @@ def entry_times(result: RunResult) -> tuple[FloatArray, BoolArray]:
     """
     events, jobs, count = result.log.events, result.workload.jobs, len(result.records)
     ends, how = np.full(len(jobs), np.inf), np.zeros(len(jobs), np.int64)
-    for kind in (EventKind.FINISH, EventKind.LIMIT, EventKind.NEVER):
-        rows = events[events["kind"] == kind]
-        ends[rows["job"]], how[rows["job"]] = rows["time"], OK if kind is EventKind.FINISH else NOT_OK
+    for end in (EventKind.FINISH, EventKind.LIMIT, EventKind.NEVER):
+        rows = events[events["kind"] == end]
+        ends[rows["job"]], how[rows["job"]] = rows["time"], OK if end is EventKind.FINISH else NOT_OK
     entered = np.maximum(jobs["submit_time"], jobs["begin_time"])
     lost = np.full(len(jobs), np.inf)
     for job, on, kind in result.workload.dependencies:

@@ -3,7 +3,10 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from envs.types import JobId
+import numpy as np
+import numpy.typing as npt
+
+from envs.types import BoolArray, FloatArray, JobId, MurmurationError
 from envs.types.dependency import KINDS, NOT_OK, OK, SINGLETON, parse_dependency
 
 Dependencies = Sequence[tuple[JobId, JobId, int]]  # job, the earlier one on which it depends, and OK, NOT_OK or both
@@ -65,3 +68,38 @@ def write_dependency(dependencies: Sequence[tuple[JobId, int]]) -> str:
 def renumber(dependencies: Dependencies, places: Mapping[JobId, JobId]) -> tuple[tuple[JobId, JobId, int], ...]:
     """Return the dependencies among some of the jobs, by their new places; one on a job that is left out is met."""
     return tuple((places[job], places[on], kind) for job, on, kind in dependencies if job in places and on in places)
+
+
+def known_dependencies(
+    texts: Sequence[str], ids: Sequence[str], submit: FloatArray, kept: BoolArray
+) -> tuple[npt.NDArray[np.object_], list[str]]:
+    """Return the dependencies of a trace's rows, without what the world does not have or does not know.
+
+    Args:
+        texts: of the rows, see `parse_dependency`.
+        ids: of the rows' jobs.
+        submit: float64[num_rows], submissions.
+        kept: bool[num_rows], the rows that become jobs.
+
+    Returns:
+        object[num_rows], texts; and of each row why its text was changed, empty if it was not.
+    """
+    found = np.full(len(texts), "", dtype=object)
+    problems = [""] * len(texts)
+    rows = rows_by_id([name if sound else "" for name, sound in zip(ids, kept, strict=True)])
+    for row, text in enumerate(texts):
+        try:
+            parts = parse_dependency(text) if text else []
+        except MurmurationError as error:
+            problems[row] = str(error)
+            continue
+        lost = [name for kind, name in parts if kind != SINGLETON and not _all_before(rows.get(name, ()), row, submit)]
+        if lost:
+            problems[row] = f"job {lost[0][:40]!r} is not submitted before it, or is none of the jobs"
+        left = [f"{kind}:{name}".rstrip(":") for kind, name in parts if name not in lost]
+        found[row] = ",".join(left)
+    return found, problems
+
+
+def _all_before(rows: Sequence[int], row: int, submit: FloatArray) -> bool:
+    return bool(rows) and all((submit[each], each) < (submit[row], row) for each in rows)

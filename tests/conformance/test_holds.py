@@ -1,6 +1,7 @@
 """Begin times and dependencies of jobs: both engines agree, and no scheduler sees a job that is held."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,11 @@ def holding(workload: Workload, rng: np.random.Generator) -> Workload:
         parts += ["singleton"] * int(rng.random() < 0.1)
         begin = spec.submit_time + float(rng.exponential(60.0)) * (rng.random() < 0.3)
         limit = float(rng.exponential(300.0) + 1.0) if rng.random() < 0.3 else spec.time_limit
-        own = {"begin_time": begin, "dependency": ",".join(parts) if spec.id else "", "time_limit": limit}
+        own: dict[str, Any] = {
+            "begin_time": begin,
+            "dependency": ",".join(parts) if spec.id else "",
+            "time_limit": limit,
+        }
         jobs.append(replace(spec, user=f"u{spec.id % 3}", name="sweep" if spec.id % 2 else spec.name, **own))
     return replace(Workload.of(jobs, f"holding {workload.name}"), window=workload.window)
 
@@ -124,7 +129,7 @@ def test_bids_are_the_same_as_agents_and_as_a_scheduler(seed):
 ONE_NODE = ClusterSpec((NodeSpec("V100", 2),))
 
 
-def play(*jobs: dict, scheduler=Fifo, engine=Simulator, **scenario) -> RunResult:
+def play(*jobs: dict[str, Any], scheduler=Fifo, engine=Simulator, **scenario) -> RunResult:
     """Play jobs of 2 GPUs and 10 s, submitted a second after another unless they say otherwise."""
     specs = [
         JobSpec(i, float(i), 2, 2 * float(job.pop("seconds", 10)), "any", **job)
@@ -171,7 +176,7 @@ def test_a_job_whose_dependency_cannot_be_met_leaves_at_once(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_singletons_run_one_after_another(engine):
     """Three jobs of a user with one name on a GPU each run alone; those of other users and names do not wait."""
-    mine = {"user": "ann", "name": "sweep", "dependency": "singleton"}
+    mine: dict[str, Any] = {"user": "ann", "name": "sweep", "dependency": "singleton"}
     jobs = [
         JobSpec(i, 0.0, 1, 10.0, "any", **own)
         for i, own in enumerate((mine, mine, mine | {"user": "bob"}, mine | {"name": "other"}, mine))

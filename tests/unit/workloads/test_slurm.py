@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from envs.types import TraceError
@@ -209,7 +210,7 @@ def test_what_users_state_is_read(write):
         full(1, name="a|b|c", limit="1-00:00:30"),
         full(2, limit="UNLIMITED", eligible="2024-03-04T09:00:00", line="sbatch -a 0-9%3 --requeue x.sh | tee log"),
         full(3, name="x|y", limit="Partition_Limit", line="sbatch --dependency=afterok:1 x.sh | tee"),
-        full(4, limit="Partition_Limit", partition="debug", priority=""),
+        full(4, limit="Partition_Limit", partition="debug", priority="", line="sbatch -d after:1 x.sh"),
         full("4.batch", limit="", priority=""),
     )
     frame, report = read(write, *lines, header=FULL, default_limits={"debug": "30:00", "": 7200})
@@ -217,15 +218,41 @@ def test_what_users_state_is_read(write):
     assert frame["time_limit"].tolist() == [86430.0, 0.0, 7200.0, 1800.0]
     assert frame["priority"].tolist() == [4294901000.0] * 3 + [0.0]
     assert frame["eligible_after"].tolist() == [0.0, 3600.0, 0.0, 0.0]
+    assert frame["begin_after"].tolist() == [0.0, 3600.0, 0.0, 0.0]
     assert frame["dependency"].tolist() == ["", "", "afterok:1", ""]
     assert frame["array_limit"].tolist() == [0.0, 3.0, 0.0, 0.0]
     assert frame["requeue"].tolist() == ["", "1", "", ""]
     said = (
-        "read, and not enforced: jobs state a priority (3 jobs), a QoS (4 jobs), a dependency (1 jobs), a word on "
-        "requeueing (1 jobs), a limit on running tasks of their array (1 jobs), that they were eligible later than "
-        "submitted (1 jobs)"
+        "read, and not enforced: jobs state a priority (3 jobs), a QoS (4 jobs), a word on requeueing (1 jobs), a "
+        "limit on running tasks of their array (1 jobs)"
     )
     assert said in report.notes
+    assert "1 dependencies are not enforced, as of dependency 'after:1': 'after:1' is not" in "".join(report.notes)
+
+
+def test_jobs_wait_for_what_the_file_states_unless_that_is_lifted(write, cluster, ideal):
+    """Job 9 is not in the file, so that its dependency is met; 7 stands for all tasks of the array."""
+    lines = (
+        full("7_1"),
+        full("7_2", eligible="2024-03-04T09:00:00"),
+        full(8, line="sbatch -d afterok:7,afterany:9 x.sh", eligible="2024-03-04T09:00:00"),
+        full(10, line="sbatch --dependency=singleton x.sh"),
+        full(11, line="sbatch --dependency=afterok:12 x.sh"),
+        full(12),
+    )
+    path = str(write("jobs.txt", FULL + "".join(lines)))
+    found = {}
+    for setting in ("trace", "none"):
+        (workload,) = TraceSource(
+            cluster, ideal, SlurmTrace(), path=path, evaluate_on="all", holds=setting
+        ).evaluation()
+        begins = workload.jobs["begin_time"] - workload.jobs["submit_time"][0]
+        found[setting] = workload.dependencies, np.maximum(begins, 0.0).tolist(), "holds=none" in str(workload.notes)
+    singleton = tuple((3, on, 3) for on in range(3))
+    assert found["trace"] == (((2, 0, 1), (2, 1, 1), *singleton), [0.0, 3600.0, 0.0, 0.0, 0.0, 0.0], True)
+    assert found["none"] == ((), [0.0] * 6, False)
+    with pytest.raises(TraceError, match=r"workload\.holds is 'all'; it must be trace or none"):
+        TraceSource(cluster, ideal, SlurmTrace(), path=path, holds="all")  # type: ignore[arg-type]
 
 
 def test_limits_end_jobs_unless_they_are_lifted(write, cluster, ideal):

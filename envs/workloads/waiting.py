@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,13 +72,13 @@ def renumber(dependencies: Dependencies, places: Mapping[JobId, JobId]) -> tuple
 
 
 def known_dependencies(
-    texts: Sequence[str], ids: Sequence[str], submit: FloatArray, kept: BoolArray
+    texts: npt.NDArray[Any], ids: npt.NDArray[Any], submit: FloatArray, kept: BoolArray
 ) -> tuple[npt.NDArray[np.object_], list[str]]:
     """Return the dependencies of a trace's rows, without what the world does not have or does not know.
 
     Args:
-        texts: of the rows, see `parse_dependency`.
-        ids: of the rows' jobs.
+        texts: object[num_rows], see `parse_dependency`.
+        ids: object[num_rows], of the rows' jobs.
         submit: float64[num_rows], submissions.
         kept: bool[num_rows], the rows that become jobs.
 

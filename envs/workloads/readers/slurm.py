@@ -14,11 +14,14 @@ from envs.types import FloatArray, TraceError, as_line
 from envs.types.units import DAY
 from envs.workloads.readers.clock import NO_ZONE_NOTE, midnight_before
 from envs.workloads.readers.report import ReadReport
-from envs.workloads.readers.sacct import COMMAND, ENDED, IDS, NO_TIME, NOT_ENDED, UNLIMITED, read_sacct
+from envs.workloads.readers.sacct import COMMAND, ENDED, IDS, NOT_ENDED, read_sacct
+from envs.workloads.readers.slurm_json import NO_TIME, UNLIMITED
+from envs.workloads.readers.squeue import QUEUED
 from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TextArray, TraceTable
 from envs.workloads.waiting import known_dependencies
 
 RERUN = ("BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REQUEUED")  # states of a run after which a job is queued again
+HELD = ("JobHeldUser", "JobHeldAdmin")  # reasons of jobs that wait until somebody releases them
 PARTITION_LIMIT = ("Partition_Limit", "")  # what Timelimit shows where the job had that of its partition
 _ELAPSED = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)", re.ASCII)
 _GPUS = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,9})", re.ASCII)
@@ -70,7 +73,9 @@ class SlurmTrace:
         """Return the jobs and the report; see `TraceReader.read`."""
         table = read_sacct(path, strict=strict)
         submit, own = self._leave_out(table)
-        duration = _seconds(table)
+        limits = self._limits(table)
+        queue = QUEUED in table.columns
+        duration = limits["time_limit"] if queue else _seconds(table)
         num_gpus, types = _gpus(table)
         table.skip_idle(duration, num_gpus)
         first = submit[table.sound].min(initial=np.inf)
@@ -88,11 +93,12 @@ class SlurmTrace:
         if owner := next((each for each in ("Account", "User") if each in table.columns), None):
             columns["tenant"] = table.text(owner)
         notes = ["failed, cancelled and timed-out jobs are kept with the time that they ran"] if not self.states else []
+        if queue:
+            notes = ["jobs that wait or run are expected to run until their time limits, or reader.default_limits"]
         if "Partition" in table.columns:
             columns["pool"] = table.text("Partition")
-        limits = self._limits(table)
         columns |= limits
-        if limits:  # what a job that timed out needed is unknown, but it was more than its limit
+        if limits and not queue:  # what a job that timed out needed is unknown, but it was more than its limit
             beyond = limits["time_limit"] * (1.0 + 1e-6)
             timed_out = (table.text("State") == "TIMEOUT") & (duration >= 0.99 * beyond)
             columns["duration"] = np.where(timed_out, np.maximum(duration, beyond), duration)
@@ -124,7 +130,11 @@ class SlurmTrace:
         table.reject(~np.isin(states, known), "State", f"must be one of {', '.join(known)}")
         table.columns["State"] = states
         rerun = table.sound & np.isin(states, RERUN)
-        table.skip(np.isin(states, NOT_ENDED), "not ended")
+        if QUEUED in table.columns:
+            table.skip(np.isin(states, ENDED), "ended")
+            table.skip(np.isin(table.text("Reason"), HELD), "held by their users or by administrators")
+        else:
+            table.skip(np.isin(states, NOT_ENDED), "not ended")
         table.skip_duplicates()
         table.skip(np.isin(table.text("Submit"), NO_TIME), "no recorded submission")
         submit = table.times("Submit", "ISO8601", self.timezone)

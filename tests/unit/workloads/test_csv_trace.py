@@ -44,8 +44,8 @@ def test_time_limits_and_priorities_are_read_and_empty_cells_state_none(write, c
 
 def test_begin_times_and_dependencies_are_read(write, cluster, ideal):
     columns = {**BASIC, "begin_time": "begin", "dependency": "after", "id": "job"}
-    rows = ("0,60,1,,,a", "1,60,1,5,,b", "2,60,1,1,afterok:a:b,c", "3,60,1,,singleton,d", "4,60,1,,afterok:e,e")
-    rows += ("5,60,1,,after:a,f", "6,60,1,,afterany:z,g", "7,60,1,,afterany:h,h")
+    rows = ["0,60,1,,,a", "1,60,1,5,,b", "2,60,1,1,afterok:a:b,c", "3,60,1,,singleton,d", "4,60,1,,afterok:e,e"]
+    rows += ["5,60,1,,after:a,f", "6,60,1,,afterany:z,g", "7,60,1,,afterany:h,h"]
     text = "at,took,n,begin,after,job\n" + "\n".join(rows) + "\n"
     frame, report = read(write, text, columns)
     assert frame["begin_after"].tolist() == [0.0, 4.0, 0.0, 0.0]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -322,6 +323,52 @@ def test_json_is_read(write):
     assert frame["array_limit"].tolist() == [5.0, 0.0]
     assert frame["gpu_type"].tolist() == ["A100", "A100"]
     assert report.bad == {"JobID must be in an object of sacct's JSON": 1}
+
+
+QUEUE = Path(__file__).parents[1] / "deployment" / "recorded" / "squeue_accounts_22_05.json"
+
+
+def test_a_recorded_queue_is_read_as_jobs_that_run_until_their_limits():
+    """Slurm 22.05 had two arrays, one of them begun, a singleton, a held job, one on two GPU types, and one ended."""
+    frame, report = SlurmTrace(gpu_types={"a100": "A100", "v100": "V100"}, default_limits={"": 3600}).read(QUEUE)
+    assert frame["id"].tolist() == [*(f"2_{task}" for task in range(1, 6)), "3", "4", "6", "8_1", "8_2", "8_3"]
+    assert frame["num_gpus"].tolist() == [1] * 5 + [2, 4, 4, 2, 2, 2]
+    assert (
+        frame["duration"].tolist()
+        == frame["time_limit"].tolist()
+        == [300.0] * 5 + [3000.0, 300.0, 3600.0] + [600.0] * 3
+    )
+    assert frame["pool"].tolist() == ["a100"] * 5 + ["v100", "a100,v100"] + ["a100"] * 4
+    assert frame["ran_on"].tolist() == [""] * 5 + ["V100", "", "", "A100", "", ""]
+    assert frame["begin_after"].tolist() == [3600.0] * 5 + [0.0] * 6
+    assert frame["dependency"].tolist() == [""] * 6 + ["singleton"] + [""] * 4
+    assert frame["array_limit"].tolist() == [2.0] * 5 + [0.0] * 3 + [1.0] * 3
+    assert set(frame["tenant"]) == {"speech", "vision"}
+    assert report.skipped == {"ended": 1, "held by their users or by administrators": 1}
+    assert report.bad == {"AllocTRES must have GPUs of one type": 1}
+    _, report = SlurmTrace().read(QUEUE)
+    assert report.kept == 10  # job 6 has no limit
+
+
+def test_a_queue_of_newer_versions_is_read(write):
+    """Numbers are objects there, states lists; GPUs may not be accounted for."""
+
+    def number(value):
+        return {"set": True, "infinite": False, "number": value}
+
+    job = {
+        "job_id": 5, "job_state": ["RUNNING"], "submit_time": number(1709539200), "time_limit": number(90),
+        "eligible_time": number(1709539200), "array_job_id": number(0), "array_task_id": {"set": False}, "name": "a",
+        "tres_req_str": "cpu=4", "tres_per_node": "gres/gpu:a100=2", "node_count": number(3), "user_name": "ann",
+    }  # fmt: skip
+    array = job | {"job_id": 9, "array_job_id": number(9), "array_task_string": "0,4-8:2%3", "job_state": ["PENDING"]}
+    array |= {"dependency": "afterok:5(unfulfilled),afterany:77", "tres_per_node": "", "tres_per_job": "gres:gpu:7"}
+    frame, report = SlurmTrace(gpu_types={"a100": "A100"}).read(write("queue.json", json.dumps({"jobs": [job, array]})))
+    assert frame["id"].tolist() == ["5", "9_0", "9_4", "9_6", "9_8"]
+    assert frame["num_gpus"].tolist() == [6, 7, 7, 7, 7]
+    assert frame["duration"].tolist() == [5400.0] * 5
+    assert frame["dependency"].tolist() == ["", *["afterok:5"] * 4]
+    assert "4 dependencies are not enforced, as of job '77' is not submitted" in "".join(report.notes)
 
 
 TERMINAL = "       JobID    State              Submit \n------------ -------- ------------------- \n101 COMPLETED x\n"

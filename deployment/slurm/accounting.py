@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from envs.evaluation.files import write_whole
 from envs.types import MurmurationError, Seconds, as_line
 
 PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "sacctmgr", "sacct")
@@ -146,10 +147,10 @@ def start_accounting(folder: Path, ports: tuple[int, int], run: Run) -> None:
         folder / "slurmdbd.conf", DATABASE.format(folder=folder, port=port, storage=storage, password=password)
     )
     run(["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}", "--skip-test-db"])
-    server = ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={folder}/mariadb.socket"]
-    server += ["--bind-address=127.0.0.1", f"--port={storage}", "--skip-name-resolve", f"--init-file={start}"]
-    server += ["--innodb-lock-wait-timeout=900", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0"]
-    run(["sh", "-c", 'setsid "$@" & echo $! > "$0"', str(folder / "mariadbd.pid"), *server])
+    database = ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={folder}/mariadb.socket"]
+    database += ["--bind-address=127.0.0.1", f"--port={storage}", "--skip-name-resolve", f"--init-file={start}"]
+    database += ["--innodb-lock-wait-timeout=900", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0"]
+    run(["sh", "-c", 'setsid "$@" & echo $! > "$0"', str(folder / "mariadbd.pid"), *database])
     _wait_for_port(storage, "mariadbd", folder / "sh.out")
     run(["slurmdbd"])
     _wait_for_port(port, "slurmdbd", folder / "slurmdbd.log")
@@ -157,8 +158,8 @@ def start_accounting(folder: Path, ports: tuple[int, int], run: Run) -> None:
 
 
 def _write_private(file: Path, text: str) -> None:
-    file.touch(mode=0o600)
-    file.write_text(text, encoding="utf-8")
+    write_whole(file, text)
+    file.chmod(0o600)
 
 
 def _wait_for_port(port: int, daemon: str, log: Path) -> None:

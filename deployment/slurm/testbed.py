@@ -202,8 +202,6 @@ def start_testbed(
     write_whole(key, secrets.token_hex(64))
     for private in (key, folder, folder / "state"):
         private.chmod(private.stat().st_mode & 0o700)
-    if accounts is not None and accounts.users:
-        folder.chmod(0o711)  # jobs of other users must reach their scripts
     try:
         files = {name: str(folder / f"munge.{name}") for name in ("socket", "log", "pid", "seed")}
         _run(
@@ -214,12 +212,15 @@ def start_testbed(
         )
         if accounts is not None:
             start_accounting(folder, (database, storage), lambda words: _run(words, cluster.environment, folder))
-            declare_accounts(accounts, cluster.environment)
         cluster.start_control()
+        if accounts is not None:
+            declare_accounts(accounts, cluster.environment)  # limits on GPUs need what slurmctld counts
         for node in range(num_nodes):
             cluster.start_node(node)
         cluster.wait_for_nodes()
         cluster.start_rest()
+        if accounts is not None and accounts.users:
+            folder.chmod(0o711)  # jobs of other users must reach their scripts; secrets have modes of their own
     except BaseException:
         stop_testbed(folder)
         raise
@@ -242,8 +243,8 @@ def _write_settings(
             f"NodeName=n{node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=20000 "
             f"Gres=gpu:{f'{name}:' if name else ''}{num_gpus} State=UNKNOWN"
         )
-        kind = f" Type={name}" if name else ""
-        devices.append(f"NodeName=n{node} Name=gpu{kind} File={folder}/gpu[0-{num_gpus - 1}]\n")
+        typed = f" Type={name}" if name else ""
+        devices.append(f"NodeName=n{node} Name=gpu{typed} File={folder}/gpu[0-{num_gpus - 1}]\n")
     partitions = [MAIN] + [
         f"PartitionName={name} Nodes={','.join(names)} MaxTime=INFINITE State=UP"
         for name, names in groups.items()

@@ -226,8 +226,8 @@ def entry_times(result: RunResult) -> tuple[FloatArray, BoolArray]:
         ends[rows["job"]], how[rows["job"]] = rows["time"], OK if end is EventKind.FINISH else NOT_OK
     entered = np.maximum(jobs["submit_time"], jobs["begin_time"])
     lost = np.full(len(jobs), np.inf)
-    for job, on, kind in result.workload.dependencies:
-        if np.isinf(ends[on]) or kind & how[on]:
+    for job, on, met_by in result.workload.dependencies:
+        if np.isinf(ends[on]) or met_by & how[on]:
             entered[job] = max(entered[job], ends[on])
         else:
             lost[job] = min(lost[job], ends[on])

@@ -115,7 +115,7 @@ class Relaxation:
             limit = np.where(jobs["time_limit"] > 0, jobs["time_limit"], np.inf)
             held = limit * jobs["min_gpus"] / (2 if setup.scenario.sharing == "pairs" else 1)
             alone, demand = np.minimum(alone, limit), np.minimum(demand, held[:, None])
-        if may_not_run := sorted({job for job, _, kind in workload.dependencies if kind != ANY}):
+        if may_not_run := sorted({job for job, _, met_by in workload.dependencies if met_by != ANY}):
             alone[may_not_run] = demand[may_not_run] = SHORTEST
         counts = np.array(list(cluster.gpus_by_type.values()), dtype=np.int64)
         return cls(jobs["submit_time"].copy(), alone, demand, counts)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.types import BoolArray, FloatArray, JobId, MurmurationError
-from envs.types.dependency import KINDS, NOT_OK, OK, SINGLETON, parse_dependency
+from envs.types.dependency import MET_BY, NOT_OK, OK, SINGLETON, parse_dependency
 
 Dependencies = Sequence[tuple[JobId, JobId, int]]  # job, the earlier one on which it depends, and OK, NOT_OK or both
 ANY = OK | NOT_OK
@@ -35,15 +35,15 @@ def find_dependencies(
     before: dict[tuple[str, str], list[JobId]] = defaultdict(list)
     for job, (text, owner) in enumerate(zip(texts, owners, strict=True)):
         parts = parse_dependency(text)
-        for kind, name in parts:
-            if kind == SINGLETON:
+        for word, name in parts:
+            if word == SINGLETON:
                 found |= dict.fromkeys((job, on, ANY) for on in before[owner])
                 continue
             if not rows.get(name) or rows[name][-1] >= job:
                 why = "is none of the jobs" if not rows.get(name) else "is not submitted before it"
                 refuse(job, f"depends on job {name[:40]!r}, which {why}")
                 continue
-            found |= dict.fromkeys((job, on, KINDS[kind]) for on in rows[name])
+            found |= dict.fromkeys((job, on, MET_BY[word]) for on in rows[name])
         if parts == [(SINGLETON, "")]:
             before[owner] = []  # it ends after all of these
         before[owner].append(job)
@@ -62,13 +62,13 @@ def rows_by_id(ids: Sequence[str]) -> Mapping[str, list[int]]:
 
 def write_dependency(dependencies: Sequence[tuple[JobId, int]]) -> str:
     """Return the text that `parse_dependency` reads, of one job: the jobs on which it depends, and which ends do."""
-    names = {kind: name for name, kind in KINDS.items()}
-    return ",".join(f"{names[kind]}:{on}" for on, kind in dependencies)
+    names = {word: name for name, word in MET_BY.items()}
+    return ",".join(f"{names[word]}:{on}" for on, word in dependencies)
 
 
 def renumber(dependencies: Dependencies, places: Mapping[JobId, JobId]) -> tuple[tuple[JobId, JobId, int], ...]:
     """Return the dependencies among some of the jobs, by their new places; one on a job that is left out is met."""
-    return tuple((places[job], places[on], kind) for job, on, kind in dependencies if job in places and on in places)
+    return tuple((places[job], places[on], word) for job, on, word in dependencies if job in places and on in places)
 
 
 def known_dependencies(
@@ -94,10 +94,10 @@ def known_dependencies(
         except MurmurationError as error:
             problems[row] = str(error)
             continue
-        lost = [name for kind, name in parts if kind != SINGLETON and not _all_before(rows.get(name, ()), row, submit)]
+        lost = [name for word, name in parts if word != SINGLETON and not _all_before(rows.get(name, ()), row, submit)]
         if lost:
             problems[row] = f"job {lost[0][:40]!r} is not submitted before it, or is none of the jobs"
-        left = [f"{kind}:{name}".rstrip(":") for kind, name in parts if name not in lost]
+        left = [f"{word}:{name}".rstrip(":") for word, name in parts if name not in lost]
         found[row] = ",".join(left)
     return found, problems
 

@@ -167,8 +167,8 @@ class Workload:
     def _of_job(self) -> dict[JobId, list[tuple[JobId, int]]]:
         """By job, the jobs on which it depends and which ends do."""
         found: dict[JobId, list[tuple[JobId, int]]] = {}
-        for job, on, kind in self.dependencies:
-            found.setdefault(job, []).append((on, kind))
+        for job, on, met_by in self.dependencies:
+            found.setdefault(job, []).append((on, met_by))
         return found
 
     @classmethod

@@ -35,14 +35,14 @@ from tests.unit.options.worlds import begun, random_rules
 
 CHUNK = 15
 ENGINES = (Simulator, ReferenceSimulator)
-KINDS = ("afterok", "afterok", "afterany", "afternotok")
+WORDS = ("afterok", "afterok", "afterany", "afternotok")
 
 
 def holding(workload: Workload, rng: np.random.Generator) -> Workload:
     """The same jobs: some with begin times, dependencies on earlier ones, or limits that these reach."""
     jobs: list[JobSpec] = []
     for spec in workload:
-        parts = [f"{rng.choice(KINDS)}:{on}" for on in rng.integers(0, max(spec.id, 1), rng.integers(0, 3))]
+        parts = [f"{rng.choice(WORDS)}:{on}" for on in rng.integers(0, max(spec.id, 1), rng.integers(0, 3))]
         parts += ["singleton"] * int(rng.random() < 0.1)
         begin = spec.submit_time + float(rng.exponential(60.0)) * (rng.random() < 0.3)
         limit = float(rng.exponential(300.0) + 1.0) if rng.random() < 0.3 else spec.time_limit
@@ -88,9 +88,9 @@ def check_holds(result: RunResult) -> None:
             ends[job] = what
         if what is EventKind.ARRIVE:
             assert time >= result.workload.spec(job).begin_time
-        for one, on, kind in result.workload.dependencies if what in (EventKind.ARRIVE, EventKind.NEVER) else ():
+        for one, on, met_by in result.workload.dependencies if what in (EventKind.ARRIVE, EventKind.NEVER) else ():
             if one == job and what is EventKind.ARRIVE:
-                assert kind & (1 if ends[on] is EventKind.FINISH else 2)
+                assert met_by & (1 if ends[on] is EventKind.FINISH else 2)
     for job in np.flatnonzero(result.never_ran).tolist():
         assert np.isnan(result.records["start_time"][job])
 
@@ -168,8 +168,8 @@ def test_a_job_whose_dependency_cannot_be_met_leaves_at_once(engine):
     assert result.left_times.tolist() == [4, 4, 4, 14, 24, 5]
     assert (result.at_limit.tolist(), result.num_unfinished) == ([True] + 5 * [False], 0)
     assert [record.never_time for record in result][1] == 4
-    kinds = result.log.events["kind"][np.isin(result.log.events["job"], (1, 2, 5))]
-    assert (kinds == EventKind.NEVER).all()
+    found = result.log.events["kind"][np.isin(result.log.events["job"], (1, 2, 5))]
+    assert (found == EventKind.NEVER).all()
     assert result.end_time == 24
 
 

@@ -16,13 +16,13 @@ from envs.scheduling import ClusterView
 from envs.simulation.log import EventKind, EventLog
 from envs.simulation.reference.beliefs import ReferenceBeliefs
 from envs.simulation.reference.check import check_requested
-from envs.simulation.reference.holds import next_begin, note_what_they_wait_for, released, tell_dependents, waits
+from envs.simulation.reference.holds import earliest_begin, must_wait, note_what_they_wait_for, released, tell_end
 from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node, jobs_of
 from envs.simulation.reference.pairs import join_owner, leave_partner, owners_after, unchanged, works_as_before
 from envs.simulation.reference.predictions import ReferencePredictions
 from envs.simulation.reference.progress import Progress
-from envs.simulation.reference.records import limited_time, records_of
+from envs.simulation.reference.records import limits_of_running, records_of
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.reference.snapshot import (
     assume_work,
@@ -221,7 +221,7 @@ class ReferenceSimulator:
         """Return the earliest next event or round, and the next tick; infinite at the end."""
         pending = self.num_submitted < len(self.jobs)
         arrival = self.jobs[self.num_submitted].spec.submit_time if pending else math.inf
-        arrival = min(arrival, next_begin(self.jobs)) if self.holds else arrival
+        arrival = min(arrival, earliest_begin(self.jobs)) if self.holds else arrival
         finish = min((job.finish for job in self.running()), default=math.inf)
         change = min(node.next_change for node in self.nodes)
         tick = self._tick(arrival)
@@ -242,7 +242,9 @@ class ReferenceSimulator:
         """Return whether no job will end, and none will arrive."""
         ends = any(job.finish < math.inf for job in self.running())
         return (
-            self.num_submitted == len(self.jobs) and not ends and not (self.holds and next_begin(self.jobs) < math.inf)
+            self.num_submitted == len(self.jobs)
+            and not ends
+            and not (self.holds and earliest_begin(self.jobs) < math.inf)
         )
 
     def _tick(self, arrival: Seconds) -> Seconds:
@@ -268,7 +270,7 @@ class ReferenceSimulator:
             self.active.remove(job)
             self._give_back(job)
             self.log_writer.job(self.time, EventKind.LIMIT if at_limit else EventKind.FINISH, job)
-            tell_dependents(job, finished=not at_limit)
+            tell_end(job, finished=not at_limit)
             self._no_stall()
             count += 1
         return count
@@ -316,7 +318,7 @@ class ReferenceSimulator:
             job = self.jobs[self.num_submitted]
             self.num_submitted += 1
             self._no_stall()
-            if not waits(job):
+            if not must_wait(job):
                 self._enter(job)
             count += 1
         return count
@@ -326,7 +328,7 @@ class ReferenceSimulator:
         if job.unmeetable:
             job.leave(self.time)
             self.log_writer.job(self.time, EventKind.NEVER, job)
-            tell_dependents(job, finished=False)
+            tell_end(job, finished=False)
         else:
             job.status = JobStatus.QUEUED
             insort(self.active, job, key=lambda one: one.id)
@@ -486,7 +488,7 @@ class ReferenceSimulator:
             self.num_rounds,
             decision_seconds,
             counters or {},
-            limited_time(self),
+            limits_of_running(self),
             self.end_reason,
             self.progress.progress_time,
             limit_times,

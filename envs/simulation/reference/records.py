@@ -43,7 +43,7 @@ def records_of(
 
 
 class CountingEngine(Protocol):
-    """The parts of a reference engine that `limited_time` needs."""
+    """The parts of a reference engine that `limits_of_running` needs."""
 
     rules: ReferenceRules
     workload: Workload
@@ -59,7 +59,7 @@ class CountingEngine(Protocol):
         ...
 
 
-def limited_time(engine: CountingEngine) -> LimitedTime:
+def limits_of_running(engine: CountingEngine) -> LimitedTime:
     """What limited the running jobs so far."""
     start, end = engine.workload.window
     present = engine.in_round and start <= engine.time < end

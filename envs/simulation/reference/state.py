@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from envs.simulation.reference.engine import ReferenceSimulator
-from envs.simulation.reference.holds import tell_dependents
+from envs.simulation.reference.holds import tell_end
 from envs.simulation.reference.objects import Job, JobStatus, Share
 from envs.simulation.result import EndReason
 from envs.simulation.setup import Setup
@@ -102,7 +102,7 @@ def reference_at(
     for job in engine.jobs:
         job.begins = job.begins or job.spec.begin_time <= engine.time
         if job.status is JobStatus.DONE:
-            tell_dependents(job, finished=job.deadline == math.inf)
+            tell_end(job, finished=job.deadline == math.inf)
     engine.active = [job for job in engine.jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
     return engine
 

@@ -68,7 +68,7 @@ def forget_job(target: World, j: int) -> None:
 
 
 @leaf
-def list_held(source: World, listed: IntArray, count: int, used: int) -> int:
+def list_held_jobs(source: World, listed: IntArray, count: int, used: int) -> int:
     """List the held jobs too, which may leave before the next copy; return the number of all that are listed."""
     if source.episode[0].num_held > 0:
         for j in range(used):
@@ -143,7 +143,7 @@ def copy_episode(
         copy_job(source, target, j, hide)
     for j in range(used, sizes[USED]):
         forget_job(target, j)
-    sizes[OPEN] = list_held(source, listed, copy_sets(source, target, listed), used)
+    sizes[OPEN] = list_held_jobs(source, listed, copy_sets(source, target, listed), used)
     sizes[KNOWN] = used
     sizes[USED] = used
     copy_cluster(source, target)

@@ -252,9 +252,9 @@ class State:
         self.episode["holds"][b] = 1
         self.episode["first_begin"][b] = later[0] + 1 if len(later) else 0
         self.make_room(len(workload.dependencies))
-        for edge, (job, on, kind) in enumerate(workload.dependencies):
+        for edge, (job, on, met_by) in enumerate(workload.dependencies):
             jobs["unmet"][job] += 1
-            self.edges[b, edge] = job, kind, jobs["first_edge"][on]
+            self.edges[b, edge] = job, met_by, jobs["first_edge"][on]
             jobs["first_edge"][on] = edge + 1
 
     def _schedule_outages(self, b: int, outages: FloatArray) -> None:

@@ -49,8 +49,8 @@ def _asked(entry: Mapping[str, Any]) -> str:
         if found := _GPUS.search(text_of(entry.get(name)).replace("gres:", "").replace("gres/", "")):
             counts = [number_of(entry.get(factor)) for factor in factors]
             times = math.prod(int(count) for count in counts if re.fullmatch(r"\d{1,9}", count, re.ASCII))
-            kind = f":{found[1]}" if found[1] else ""
-            return f"gres/gpu{kind}={int(found[2] or 1) * times}"
+            gpu_type = f":{found[1]}" if found[1] else ""
+            return f"gres/gpu{gpu_type}={int(found[2] or 1) * times}"
     return ""
 
 

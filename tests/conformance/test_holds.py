@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from baselines import Fifo, Las, Srtf
+from baselines import Fifo, Las, Srtf, Starling
 from baselines.starling.market import StarlingMarket
 from envs.evaluation.audit import Audit
 from envs.metrics import censored_completion_times, waits
@@ -124,6 +124,22 @@ def test_bids_are_the_same_as_agents_and_as_a_scheduler(seed):
         result = run_episode(Bidder(loud, market), Simulator(workload, setup))
         assert batch.state.log(0) == result.log
         assert result.never_ran.any()
+
+
+def test_held_jobs_teach_no_scheduler_how_long_jobs_run():
+    """Starling, which learns run times from jobs that have ended, assumes the same with ninety held jobs more."""
+    setup = Setup(ONE_NODE, IdealModel(), Scenario(information=Information("none")))
+    jobs = [JobSpec(i, 0.0, 1, 100.0, "any", begin_time=0.0 if i < 10 else 1e5) for i in range(100)]
+    assumed = []
+    for given in (jobs[:10], jobs):
+        view = next(Simulator(Workload.of(given), setup).rounds())
+        scheduler = Starling()
+        scheduler.reset(ONE_NODE, np.random.default_rng(0))
+        scheduler.schedule(view)
+        found = scheduler.assumed_work(view)
+        assert found is not None
+        assumed.append(found[:10].tolist())
+    assert assumed[0] == assumed[1]
 
 
 ONE_NODE = ClusterSpec((NodeSpec("V100", 2),))

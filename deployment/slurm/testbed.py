@@ -183,7 +183,7 @@ def start_testbed(
         num_gpus: fake GPUs of each node.
         gpu_types: of the nodes, in equal groups, each with a partition of its name beside `main`, which has all nodes.
         accounts: starts slurmdbd too, with these accounts, users and QoS; None for a cluster without accounting.
-        settings: further lines of slurm.conf, of which the last of a name counts; partitions replace all others.
+        settings: further lines of slurm.conf, which replace those of their names; partitions replace all others.
 
     Raises:
         MurmurationError: programs are missing, the folder has a cluster, or a daemon does not start.
@@ -253,7 +253,9 @@ def _write_settings(
     used = NO_ACCOUNTING if database is None else accounting_settings(folder, database, cluster.gpu_types)
     own = [settings] if "PartitionName=" in settings else [*partitions, settings]
     text = CONFIG.format(control=control, folder=folder, accounting=used, nodes="\n".join(nodes))
-    write_whole(cluster.config, text + "\n".join(own) + "\n")
+    names = {line.partition("=")[0] for line in settings.splitlines()}
+    kept = [line for line in text.splitlines() if line.partition("=")[0] not in names]
+    write_whole(cluster.config, "\n".join([*kept, *own, ""]))
     write_whole(folder / "gres.conf", "".join(devices))
 
 

@@ -2,7 +2,8 @@
 
 python scripts/slurm_cluster.py up                    # make slurm-up
 python scripts/slurm_cluster.py down                  # make slurm-down
-python scripts/slurm_cluster.py up --nodes 3 --gpus 4 --folder /tmp/my_cluster
+python scripts/slurm_cluster.py record --out runs/recording  # a cluster with accounting plays 200 short jobs
+python scripts/slurm_cluster.py up --nodes 3 --gpus 4 --folder /tmp/my_cluster --accounts accounts.yaml
 """
 
 import argparse
@@ -11,6 +12,8 @@ from pathlib import Path
 import launch  # noqa: F401  the project's packages are found
 
 # isort: split
+from deployment.slurm.accounting import Accounts, read_accounts, why_no_accounting
+from deployment.slurm.recording import record
 from deployment.slurm.testbed import start_testbed, stop_testbed, why_no_testbed
 from murmuration.config.errors import one_line_errors
 
@@ -20,18 +23,29 @@ FOLDER = Path("runs/slurm_cluster")
 def main() -> None:
     """Start or end the cluster of a folder; say so where this machine cannot run one."""
     parser = argparse.ArgumentParser(description="Start and end a Slurm test cluster on this machine.")
-    parser.add_argument("action", choices=["up", "down"], help="up starts the cluster, down ends it")
+    parser.add_argument("action", choices=["up", "down", "record"], help="start, end, or record one of its own")
     parser.add_argument("--folder", type=Path, default=FOLDER, help=f"of all its files; default: {FOLDER}")
     parser.add_argument("--nodes", type=int, default=8, help="number of nodes; default: 8")
     parser.add_argument("--gpus", type=int, default=8, help="fake GPUs of each node; default: 8")
+    parser.add_argument("--types", default="v100,a100", help="GPU types, each of a partition; default: v100,a100")
+    parser.add_argument("--out", type=Path, default=Path("runs/slurm_recording"), help="where to save a recording")
+    parser.add_argument("--accounts", type=Path, help="YAML file with accounts, users and qos")
     arguments = parser.parse_args()
     with one_line_errors():
         if arguments.action == "down":
             print(f"{stop_testbed(arguments.folder)} daemons ended")
-        elif why := why_no_testbed():
+        elif why := why_no_testbed() or (arguments.action == "record" and why_no_accounting()):
             print(why)
+        elif arguments.action == "record":
+            record(arguments.folder, arguments.out)
+            print(f"saved in {arguments.out}")
         else:
-            found = start_testbed(arguments.folder, arguments.nodes, arguments.gpus)
+            accounts = Accounts() if arguments.accounts is None else read_accounts(arguments.accounts)
+            missing = why_no_accounting()
+            types = [each for each in arguments.types.split(",") if each]
+            given = None if missing else accounts
+            found = start_testbed(arguments.folder, arguments.nodes, arguments.gpus, types, given)
+            print(missing or "slurmdbd accounts for jobs: sacct, sacctmgr, sshare and sprio answer")
             print(f"{found.num_nodes} nodes of {found.num_gpus} GPUs are up: export SLURM_CONF={found.config}")
             if found.rest:
                 print(f"slurmrestd listens: rest={found.rest}")

@@ -128,7 +128,8 @@ def gather_present(world: World) -> Present:
         ran, ended = np.empty(episode.next_job), np.empty(episode.next_job, np.bool_)
         for j in range(episode.next_job):
             ran[j] = attained_service(world.jobs[j], episode.time) / world.jobs[j].num_gpus
-            ended[j] = world.jobs[j].status != RUNNING and world.jobs[j].status != QUEUED
+            absent = world.jobs[j].status != RUNNING and world.jobs[j].status != QUEUED
+            ended[j] = absent and ran[j] > 0  # of held jobs, and of those that never ran, nothing can be learnt
     return Present(jobs, runs, work, service, restart, shares, capacity, ran, ended)
 
 

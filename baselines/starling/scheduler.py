@@ -414,7 +414,8 @@ def _gather(view: ClusterView, jobs: IntArray, work: FloatArray) -> Present:
     ran, ended = np.zeros(0), np.zeros(0, np.bool_)
     if np.isnan(work).any():
         submitted = np.arange(len(view.num_gpus))
-        ran, ended = view.attained_service(submitted) / view.num_gpus, np.ones(len(submitted), np.bool_)
+        ran = view.attained_service(submitted) / view.num_gpus
+        ended = ran > 0  # of held jobs, and of those that never ran, nothing can be learnt
         ended[view.queued] = ended[view.running] = False
     return Present(
         jobs,

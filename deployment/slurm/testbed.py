@@ -13,8 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployment.slurm.accounting import DAEMONS as OF_ACCOUNTING
+from deployment.slurm.accounting import (
+    Accounts,
+    accounting_settings,
+    declare_accounts,
+    start_accounting,
+    why_no_accounting,
+)
 from envs.evaluation.files import write_whole
-from envs.types import MurmurationError, Seconds
+from envs.types import MurmurationError, Seconds, as_line
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
@@ -41,7 +49,7 @@ TaskPlugin=task/none
 MpiDefault=none
 SwitchType=switch/none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+{accounting}
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=10000,batch_sched_delay=0
 SelectType=select/cons_tres
@@ -55,8 +63,9 @@ InactiveLimit=0
 MinJobAge=3600
 SlurmdParameters=config_overrides
 {nodes}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 """
+MAIN = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO"
+NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
 
 
 @dataclass(frozen=True)
@@ -67,11 +76,13 @@ class SlurmTestbed:
         folder: of all its files.
         num_nodes: nodes n0, n1, ...
         num_gpus: of each node.
+        gpu_types: of the nodes, in equal groups, each with a partition of its name; without any, GPUs have no type.
     """
 
     folder: Path
     num_nodes: int
     num_gpus: int
+    gpu_types: tuple[str, ...] = ()
 
     @property
     def config(self) -> Path:
@@ -122,7 +133,7 @@ class SlurmTestbed:
     def wait_for_nodes(self) -> None:
         """Wait until all nodes are idle or in use."""
         up = " ".join(["up"] * self.num_nodes)
-        self._wait(["sinfo", "-h", "-N", "-o", "%t"], up, "slurmd")
+        self._wait(["sinfo", "-h", "-N", "-o", "%N=%t"], up, "slurmd")
 
     def _wait(self, command: Sequence[str], wanted: str, daemon: str) -> None:
         until = time.monotonic() + PATIENCE
@@ -130,7 +141,8 @@ class SlurmTestbed:
         while time.monotonic() < until:
             done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
             printed = done.stdout
-            states = [word.rstrip("*~#") for word in printed.split()]
+            named = dict.fromkeys(printed.split())  # a node has a line for each of its partitions
+            states = [word.rpartition("=")[2].rstrip("*~#") for word in named]
             if wanted in printed or wanted == " ".join("up" for each in states if each in ("idle", "mix", "alloc")):
                 return
             time.sleep(0.1)
@@ -155,38 +167,40 @@ def why_no_testbed() -> str:
     return ""
 
 
-def start_testbed(folder: Path, num_nodes: int = 8, num_gpus: int = 8) -> SlurmTestbed:
+def start_testbed(
+    folder: Path,
+    num_nodes: int = 8,
+    num_gpus: int = 8,
+    gpu_types: Sequence[str] = (),
+    accounts: Accounts | None = None,
+    settings: str = "",
+) -> SlurmTestbed:
     """Start a Slurm cluster on this machine.
 
     Args:
         folder: a new or empty folder for all of its files.
         num_nodes: nodes, each a slurmd on its own port of the loopback interface.
         num_gpus: fake GPUs of each node.
+        gpu_types: of the nodes, in equal groups, each with a partition of its name beside `main`, which has all nodes.
+        accounts: starts slurmdbd too, with these accounts, users and QoS; None for a cluster without accounting.
+        settings: further lines of slurm.conf, which replace those of their names; partitions replace all others.
 
     Raises:
         MurmurationError: programs are missing, the folder has a cluster, or a daemon does not start.
     """
-    if why := why_no_testbed():
+    if why := why_no_testbed() or (accounts is not None and why_no_accounting()):
         raise MurmurationError(why)
     folder = folder.resolve()
     if (folder / "slurm.conf").exists():
         raise MurmurationError(f"{folder}: has a test cluster; end it first: make slurm-down")
     for part in ("state", *(f"spool/n{i}" for i in range(num_nodes))):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    cluster = SlurmTestbed(folder, num_nodes, num_gpus)
-    control, *ports = _free_ports(1 + num_nodes)
-    nodes = "\n".join(
-        f"NodeName=n{i} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=20000 "
-        f"Gres=gpu:{num_gpus} State=UNKNOWN"
-        for i, port in enumerate(ports)
-    )
-    write_whole(cluster.config, CONFIG.format(control=control, folder=folder, nodes=nodes))
-    for gpu in range(num_gpus):
-        (folder / f"gpu{gpu}").touch()  # Slurm counts device files of GPUs and does not look what they are
-    write_whole(folder / "gres.conf", f"Name=gpu File={folder}/gpu[0-{num_gpus - 1}]\n")
+    cluster = SlurmTestbed(folder, num_nodes, num_gpus, tuple(gpu_types))
+    control, database, storage, *ports = _free_ports(3 + num_nodes)
+    _write_settings(cluster, control, ports, None if accounts is None else database, settings)
     key = folder / "munge.key"
     write_whole(key, secrets.token_hex(64))
-    for private in (key, folder):
+    for private in (key, folder, folder / "state"):
         private.chmod(private.stat().st_mode & 0o700)
     try:
         files = {name: str(folder / f"munge.{name}") for name in ("socket", "log", "pid", "seed")}
@@ -196,15 +210,53 @@ def start_testbed(folder: Path, num_nodes: int = 8, num_gpus: int = 8) -> SlurmT
             cluster.environment,
             folder,
         )
+        if accounts is not None:
+            start_accounting(folder, (database, storage), lambda words: _run(words, cluster.environment, folder))
         cluster.start_control()
+        if accounts is not None:
+            declare_accounts(accounts, cluster.environment)  # limits on GPUs need what slurmctld counts
         for node in range(num_nodes):
             cluster.start_node(node)
         cluster.wait_for_nodes()
         cluster.start_rest()
+        if accounts is not None and accounts.users:
+            folder.chmod(0o711)  # jobs of other users must reach their scripts; secrets have modes of their own
     except BaseException:
         stop_testbed(folder)
         raise
     return cluster
+
+
+def _write_settings(
+    cluster: SlurmTestbed, control: int, ports: Sequence[int], database: int | None, settings: str
+) -> None:
+    """Write slurm.conf and gres.conf of a new cluster, and the files of its fake GPUs."""
+    folder, num_gpus = cluster.folder, cluster.num_gpus
+    for gpu in range(num_gpus):
+        (folder / f"gpu{gpu}").touch()  # Slurm counts device files of GPUs and does not look what they are
+    size = -(-cluster.num_nodes // max(len(cluster.gpu_types), 1))  # nodes of a type; of the last one perhaps fewer
+    nodes, devices, groups = [], [], dict[str, list[str]]()
+    for node, port in enumerate(ports):
+        name = cluster.gpu_types[node // size] if cluster.gpu_types else ""
+        groups.setdefault(name, []).append(f"n{node}")
+        nodes.append(
+            f"NodeName=n{node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=20000 "
+            f"Gres=gpu:{f'{name}:' if name else ''}{num_gpus} State=UNKNOWN"
+        )
+        typed = f" Type={name}" if name else ""
+        devices.append(f"NodeName=n{node} Name=gpu{typed} File={folder}/gpu[0-{num_gpus - 1}]\n")
+    partitions = [MAIN] + [
+        f"PartitionName={name} Nodes={','.join(names)} MaxTime=INFINITE State=UP"
+        for name, names in groups.items()
+        if name
+    ]
+    used = NO_ACCOUNTING if database is None else accounting_settings(folder, database, cluster.gpu_types)
+    own = [settings] if "PartitionName=" in settings else [*partitions, settings]
+    text = CONFIG.format(control=control, folder=folder, accounting=used, nodes="\n".join(nodes))
+    names = {line.partition("=")[0] for line in settings.splitlines()}
+    kept = [line for line in text.splitlines() if line.partition("=")[0] not in names]
+    write_whole(cluster.config, "\n".join([*kept, *own, ""]))
+    write_whole(folder / "gres.conf", "".join(devices))
 
 
 def find_testbed(folder: Path) -> SlurmTestbed:
@@ -217,7 +269,9 @@ def find_testbed(folder: Path) -> SlurmTestbed:
     if not config.exists():
         raise MurmurationError(f"{folder}: has no test cluster; start one: make slurm-up")
     lines = [line for line in config.read_text(encoding="utf-8").splitlines() if line.startswith("NodeName=")]
-    return SlurmTestbed(config.parent, len(lines), int(lines[0].split("Gres=gpu:")[1].split()[0]))
+    resources = [line.split("Gres=gpu:")[1].split()[0].split(":") for line in lines]
+    types = dict.fromkeys(name for *names, _ in resources for name in names)
+    return SlurmTestbed(config.parent, len(lines), int(resources[0][-1]), tuple(types))
 
 
 def stop_testbed(folder: Path) -> int:
@@ -234,6 +288,7 @@ def stop_testbed(folder: Path) -> int:
         folder / "slurmrestd.pid",
         folder / "slurmctld.pid",
         *(folder / f"n{i}.pid" for i in range(cluster.num_nodes)),
+        *(folder / f"{name}.pid" for name in OF_ACCOUNTING),  # after slurmctld, which still tells them how jobs ended
     ]
     jobs = job_processes(folder)
     ended = sum(_end_process(file, signal.SIGTERM) for file in (*files, folder / "munge.pid"))
@@ -286,8 +341,9 @@ def _run(command: Sequence[str], environment: dict[str, str], folder: Path) -> N
         given = {**environment, "PATH": path}
         done = subprocess.run(command, env=given, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     if done.returncode:
-        raise MurmurationError(
-            f"{command[0]} ended with status {done.returncode}; see {folder / command[0]}.out and the logs beside it"
+        printed = (folder / f"{command[0]}.out").read_text(encoding="utf-8", errors="replace")
+        raise MurmurationError(  # the folder is removed, so that its logs are no help
+            f"{command[0]} ended with status {done.returncode}: {as_line(' '.join(printed.split())[-300:])}"
         )
 
 

@@ -128,8 +128,10 @@ class EpisodeBatch(ABC):
         check_runnable(workload, self.cluster, table)
         if self.scenario.information.work == "limit":
             workload.check_limits()
-        self.workloads[b], self._tables[b] = workload, table
         state = self.hidden.state if self.hidden else self.state
+        if state.make_room(len(workload.dependencies)):
+            self._use_table()
+        self.workloads[b], self._tables[b] = workload, table
         state.load(b, workload, self._bounded(workload, table), table, rng)
         if self._blocks:
             state.jobs["model"][b, : len(workload)] += self._blocks.first(b)
@@ -204,7 +206,8 @@ class EpisodeBatch(ABC):
         throughput = np.maximum(table.reference()[model, gpus], 1e-9)
         start, restart = self.scenario.delays(workload.models)
         delays = (start + restart)[jobs["model"]].sum()
-        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / throughput).sum() + delays)
+        last = max(jobs["submit_time"][-1], jobs["begin_time"].max())
+        horizon = float(last + (jobs["work"] / throughput).sum() + delays)
         return replace(self.scenario, horizon=horizon)
 
     def log(self, b: int = 0) -> EventLog:

@@ -157,6 +157,7 @@ class HiddenEpisodes:
         sequence = rng.bit_generator.seed_seq
         assert isinstance(sequence, np.random.SeedSequence)
         samples = np.random.SeedSequence(sequence.entropy, spawn_key=(*sequence.spawn_key, SAMPLES))
+        self._world = self._world._replace(edges=self.state.edges)
         beliefs = self.beliefs[b] = Beliefs(self.setup, workload, table, samples)
         self._write(b, beliefs)
         self._sizes[b] = 0

@@ -15,6 +15,7 @@ from envs.performance import find_throughput
 from envs.simulation import EndReason, EventKind, RunResult, Setup
 from envs.simulation.world.throughput import level_nodes, node_level
 from envs.types import BoolArray, Configuration, ExecutionPlan, FloatArray, ImpossibleResultError, IntArray
+from envs.types.dependency import NOT_OK, OK
 from envs.workloads import Workload
 from envs.workloads.classes import classes_of
 
@@ -51,6 +52,8 @@ class Audit:
     - order: time never falls, every job arrives, starts, changes and ends in an order that the rules allow, and the
       records say the same as the log;
     - capacity: at no instant do jobs hold more GPUs of a node than it has, and none of a node that is down;
+    - entries: each job enters the queue when it is submitted, or once its begin time has come and the jobs on which it
+      depends have ended; it leaves then if its dependency can no longer be met;
     - limits: no job holds GPUs longer than its time limit allows, and those that end at it have held them for as long;
     - GPU-seconds: the attained service of each job is the sum over the log of GPUs times time;
     - work: a finished job had its placements for long enough to process its samples at the throughput alone. Where
@@ -165,7 +168,7 @@ def check_order(result: RunResult) -> None:
     first[1:] = own["job"][1:] != own["job"][:-1]
     before = np.concatenate([[-1], own["kind"][:-1]])
     waits, runs = np.isin(before, WAITING), np.isin(before, PLACING)
-    arrival, start = own["kind"] == EventKind.ARRIVE, own["kind"] == EventKind.START
+    arrival, start = np.isin(own["kind"], (EventKind.ARRIVE, EventKind.NEVER)), own["kind"] == EventKind.START
     wrong = np.where(first, ~arrival, np.where(start, ~waits, ~runs | arrival))
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])
@@ -177,14 +180,23 @@ def check_order(result: RunResult) -> None:
 def _check_records(result: RunResult, own: npt.NDArray[np.void], first: BoolArray) -> None:
     """Compare times and counts of the records with the log: `own` has the events by job, `first` marks arrivals."""
     records, count = result.records, len(result.records)
-    if not np.array_equal(own["job"][first], np.arange(count)) or not np.array_equal(records["job"], np.arange(count)):
-        raise _error(result, f"{int(first.sum())} jobs arrive in the log, {count} have a record")
+    entered, (expected, never) = own["job"][first], entry_times(result)
+    if not np.array_equal(entered, np.flatnonzero(expected <= result.end_time)) or not np.array_equal(
+        records["job"], np.arange(count)
+    ):
+        raise _error(result, f"{len(entered)} jobs arrive in the log, {count} have a record")
     submitted = result.workload.jobs["submit_time"][:count]
-    for name, times in (("log", own["time"][first]), ("record", records["submit_time"])):
-        late = times != submitted
+    for name, times, wanted in (
+        ("log", own["time"][first], expected[entered]),
+        ("record", records["submit_time"], submitted),
+    ):
+        late = times != wanted
         if late.any():
-            job = int(np.flatnonzero(late)[0])
-            raise _error(result, f"job {job} is submitted at {submitted[job]:g} s, its {name} says {times[job]:g} s")
+            at = int(np.flatnonzero(late)[0])
+            job = entered[at] if name == "log" else at
+            raise _error(result, f"job {job} is submitted at {wanted[at]:g} s, its {name} says {times[at]:g} s")
+    if not np.array_equal(own["kind"][first] == EventKind.NEVER, never[entered]):
+        raise _error(result, "other jobs leave without having run than those whose dependencies can no longer be met")
     for name, event in (("start_time", EventKind.START), ("finish_time", EventKind.FINISH)):
         rows = own[own["kind"] == event][::-1]  # of several starts the first is written last
         times = np.full(count, np.nan)
@@ -194,8 +206,33 @@ def _check_records(result: RunResult, own: npt.NDArray[np.void], first: BoolArra
     at_limit[own["job"][own["kind"] == EventKind.LIMIT]] = True
     if not np.array_equal(at_limit, result.at_limit):
         raise _error(result, "its log and its records name different jobs that ended at their time limits")
+    if not np.array_equal(np.flatnonzero(result.never_ran), np.sort(own["job"][own["kind"] == EventKind.NEVER])):
+        raise _error(result, "its log and its records name different jobs that left without having run")
     for name, event in (("num_preemptions", EventKind.STOP), ("num_interruptions", EventKind.INTERRUPT)):
         _compare(result, name, np.bincount(own["job"][own["kind"] == event], minlength=count))
+
+
+def entry_times(result: RunResult) -> tuple[FloatArray, BoolArray]:
+    """Recompute from the ends of jobs in the log when each job entered the queue, or left without having run.
+
+    Returns:
+        float64[num_records], in seconds; infinite for a job that waits for one that has not ended. bool[num_records]:
+        whether a dependency could no longer be met then.
+    """
+    events, jobs, count = result.log.events, result.workload.jobs, len(result.records)
+    ends, how = np.full(len(jobs), np.inf), np.zeros(len(jobs), np.int64)
+    for end in (EventKind.FINISH, EventKind.LIMIT, EventKind.NEVER):
+        rows = events[events["kind"] == end]
+        ends[rows["job"]], how[rows["job"]] = rows["time"], OK if end is EventKind.FINISH else NOT_OK
+    entered = np.maximum(jobs["submit_time"], jobs["begin_time"])
+    lost = np.full(len(jobs), np.inf)
+    for job, on, met_by in result.workload.dependencies:
+        if np.isinf(ends[on]) or met_by & how[on]:
+            entered[job] = max(entered[job], ends[on])
+        else:
+            lost[job] = min(lost[job], ends[on])
+    never = lost < np.inf
+    return np.where(never, np.maximum(jobs["submit_time"], lost), entered)[:count], never[:count]
 
 
 def check_capacity(result: RunResult) -> None:

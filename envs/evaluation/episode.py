@@ -69,6 +69,7 @@ class EpisodeFigures:
         chose_batches: whether the scheduler chose a batch size.
         named_plans: whether the scheduler named an execution plan.
         num_at_limit: number of measured jobs that ended at their time limits.
+        num_never_ran: number of measured jobs that left as a dependency could no longer be met.
         remark: what is to be said of figures that were recorded earlier, if anything.
     """
 
@@ -83,6 +84,7 @@ class EpisodeFigures:
     chose_batches: bool
     named_plans: bool = False
     num_at_limit: int = 0
+    num_never_ran: int = 0
     remark: Remark | None = None
 
     @classmethod
@@ -108,6 +110,7 @@ class EpisodeFigures:
             chose_batches=bool((run.log.events["batch_size"] > 0).any()),
             named_plans=bool((run.log.events["plan"] >= 0).any()),
             num_at_limit=int(run.at_limit[measured].sum()),
+            num_never_ran=int(run.never_ran[measured].sum()),
         )
 
     @cached_property

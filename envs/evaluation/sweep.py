@@ -36,6 +36,7 @@ def at_load(workload: Workload, load: float, setup: Setup, definition: LoadDefin
         )
     stretch, jobs = now / load, workload.jobs.copy()
     jobs["submit_time"] *= stretch
+    jobs["begin_time"] *= stretch
     window = (workload.window[0] * stretch, workload.window[1] * stretch)
     return replace(workload, name=f"{workload.name}@{load:g}", jobs=jobs, window=window)
 

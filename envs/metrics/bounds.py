@@ -24,7 +24,9 @@ from envs.types import BoolArray, ClusterError, Configuration, FloatArray, IntAr
 from envs.workloads import Workload
 from envs.workloads.classes import classes_of
 from envs.workloads.demand import node_counts
+from envs.workloads.waiting import ANY
 
+SHORTEST: Seconds = 1e-9  # of a job that may leave without having run
 SEARCHED = 10_000  # jobs for which prices are searched: of more jobs, one of every few
 NOTHING_OFFERED = (1, 0)  # an empty range of batch sizes
 BATCH_SLACK = 0.02  # allowed overestimate of the throughput at the fastest batch size; saves evaluations
@@ -113,6 +115,8 @@ class Relaxation:
             limit = np.where(jobs["time_limit"] > 0, jobs["time_limit"], np.inf)
             held = limit * jobs["min_gpus"] / (2 if setup.scenario.sharing == "pairs" else 1)
             alone, demand = np.minimum(alone, limit), np.minimum(demand, held[:, None])
+        if may_not_run := sorted({job for job, _, met_by in workload.dependencies if met_by != ANY}):
+            alone[may_not_run] = demand[may_not_run] = SHORTEST
         counts = np.array(list(cluster.gpus_by_type.values()), dtype=np.int64)
         return cls(jobs["submit_time"].copy(), alone, demand, counts)
 

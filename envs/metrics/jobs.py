@@ -30,10 +30,13 @@ def censored_completion_times(result: RunResult) -> FloatArray:
 
 
 def waits(result: RunResult) -> FloatArray:
-    """Time without GPUs between submission and end, in seconds, of every record: the sum of all its `find_waits`.
+    """Time without GPUs between entry and end, in seconds, of every record: the sum of all its `find_waits`.
+
+    A job enters the queue when it is submitted, or later if it waits for its begin time or for other jobs.
 
     It includes the time after a preemption or a failure, and none in which the job starts or restarts on GPUs that it
-    holds. So wait + time with GPUs = JCT. Of an unfinished job it is the time without GPUs up to the end of the run.
+    holds. So wait + time with GPUs = JCT for a job that entered when it was submitted. Of an unfinished job it is the
+    time without GPUs up to the end of the run.
     NaN for jobs whose arrival is not in the log.
     """
     found, events = find_waits(result.log, result.end_time), result.log.events

@@ -75,7 +75,8 @@ def gantt(result: RunResult) -> Figure:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(5, 1))
     draw_boxes(above, result, held, axis)
     draw_load(below, result, axis)
-    counts = (result.num_unfinished, "unfinished"), (int(result.at_limit.sum()), "ended at their limit")
+    ends = (int(result.at_limit.sum()), "ended at their limit"), (int(result.never_ran.sum()), "never ran")
+    counts = (result.num_unfinished, "unfinished"), *ends
     unfinished = "".join(f", {number} {what}" for number, what in counts if number)
     part = f"; first {len(held)} stays of {len(segments(result.log, result.end_time))}" if cut else ""
     title = f"{result.scheduler} on {result.workload.name}: {len(result.records)} jobs{unfinished}{part}"

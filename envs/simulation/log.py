@@ -17,11 +17,12 @@ class EventKind(IntEnum):
     DOWN = 1  # a node failed
     INTERRUPT = 2  # a node failed under the job; it waits again, at its last checkpoint
     UP = 3  # a node came back
-    ARRIVE = 4  # the job was submitted
+    ARRIVE = 4  # the job entered the queue: when it was submitted, or later if it waited for a time or other jobs
     STOP = 5  # a decision took the job off its GPUs; it waits again
     START = 6  # a decision gave a waiting job GPUs
     RESIZE = 7  # a decision changed a running job's GPUs, plan, batch size, cores or memory
     LIMIT = 8  # the job reached its time limit and left; within an instant, in the place of FINISH
+    NEVER = 9  # a dependency can no longer be met: the job left without having run; in the place of ARRIVE
 
 
 EVENT = np.dtype(

@@ -82,7 +82,8 @@ class RunResult:
     limited: LimitedTime | None = None  # None if the run did not measure it
     end_reason: EndReason = EndReason.DONE
     progress_time: Seconds = 0.0  # when net progress was last seen, if the run ended for lack of it
-    limit_times: FloatArray | None = None  # float64[num_jobs]: ends of jobs at their time limits; NaN for others
+    # float64[num_jobs]: when jobs ended at their time limits, or left as they could never run; NaN for others.
+    limit_times: FloatArray | None = None
 
     @property
     def finished(self) -> npt.NDArray[np.bool_]:
@@ -93,14 +94,33 @@ class RunResult:
     @property
     def at_limit(self) -> npt.NDArray[np.bool_]:
         """bool[num_records]: the jobs that ended at their time limits."""
-        ended: npt.NDArray[np.bool_] = ~(np.isnan(self.left_times) | self.finished)
+        ended: npt.NDArray[np.bool_] = self._unfinished_ends & ~np.isnan(self.records["start_time"])
         return ended
 
     @property
+    def never_ran(self) -> npt.NDArray[np.bool_]:
+        """bool[num_records]: the jobs that left without having run, as a dependency could no longer be met."""
+        left: npt.NDArray[np.bool_] = self._unfinished_ends & np.isnan(self.records["start_time"])
+        return left
+
+    @property
+    def _unfinished_ends(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(~(np.isnan(self.left_times) | self.finished))
+
+    @property
     def left_times(self) -> FloatArray:
-        """float64[num_records]: when each job finished or ended at its time limit; NaN for unfinished jobs."""
+        """float64[num_records]: when each job finished, ended at its time limit or left; NaN for unfinished jobs."""
         finish: FloatArray = self.records["finish_time"]
         return finish if self.limit_times is None else np.fmax(finish, self.limit_times[self.records["job"]])
+
+    @property
+    def held(self) -> npt.NDArray[np.bool_]:
+        """bool[num_records]: the jobs that were still held at the end: they waited for a time or for other jobs."""
+        held = np.zeros(len(self.records), np.bool_)
+        if self.workload.waits and len(self.log):
+            entered = self.log.events["job"][np.isin(self.log.events["kind"], (EventKind.ARRIVE, EventKind.NEVER))]
+            held = ~np.isin(self.records["job"], entered) & np.isnan(self.records["start_time"])
+        return held
 
     @property
     def num_unfinished(self) -> int:
@@ -129,7 +149,9 @@ class RunResult:
         return f"{self.workload.name} ended at round {self.num_rounds}: {why}; unfinished: jobs {names}{more}"
 
     def __iter__(self) -> Iterator[JobRecord]:
-        for row, left, at_limit in zip(self.records, self.left_times.tolist(), self.at_limit, strict=True):
+        for row, left, at_limit, never in zip(
+            self.records, self.left_times.tolist(), self.at_limit, self.never_ran, strict=True
+        ):
             yield JobRecord(
                 job=self.workload.spec(int(row["job"])),
                 start_time=float(row["start_time"]),
@@ -139,6 +161,7 @@ class RunResult:
                 num_preemptions=int(row["num_preemptions"]),
                 num_interruptions=int(row["num_interruptions"]),
                 limit_time=left if at_limit else math.nan,
+                never_time=left if never else math.nan,
             )
 
     def check_conservation(self) -> None:
@@ -154,10 +177,10 @@ class RunResult:
         events = self.log.events
         if not len(events):
             return
-        listed = np.sort(self.records["job"])
-        arrived = np.sort(events["job"][events["kind"] == EventKind.ARRIVE])
+        listed = np.sort(self.records["job"][~self.held])
+        arrived = np.sort(events["job"][np.isin(events["kind"], (EventKind.ARRIVE, EventKind.NEVER))])
         finished = np.sort(self.records["job"][~np.isnan(self.left_times)])
-        ended = np.sort(events["job"][np.isin(events["kind"], (EventKind.FINISH, EventKind.LIMIT))])
+        ended = np.sort(events["job"][np.isin(events["kind"], (EventKind.FINISH, EventKind.LIMIT, EventKind.NEVER))])
         whole = bool(len(listed)) and listed[0] in arrived  # the first job's arrival begins a log
         same = np.array_equal if whole else _has_once
         if not (same(listed, arrived) and same(finished, ended)):

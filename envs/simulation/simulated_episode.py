@@ -326,8 +326,8 @@ class SimulatedEpisode(ABC):
         records["job"] = np.arange(count)
         records["submit_time"] = jobs["submit"]
         records["start_time"] = jobs["start"]
-        at_limit = done & np.isfinite(jobs["deadline"])
-        records["finish_time"] = np.where(done & ~at_limit, jobs["finish"], np.nan)
+        cut_short = done & np.isfinite(jobs["deadline"])  # at a limit, or it could never run
+        records["finish_time"] = np.where(done & ~cut_short, jobs["finish"], np.nan)
         records["attained_service"] = self.view.attained_service(records["job"])
         for field in ("num_restarts", "num_preemptions", "num_interruptions", "num_gpus"):
             records[field] = jobs[field]
@@ -348,7 +348,7 @@ class SimulatedEpisode(ABC):
             limited_time(episode),
             EndReason(episode.ended),
             float(episode.progress_time),
-            np.where(at_limit, jobs["finish"], np.nan),
+            np.where(cut_short, jobs["finish"], np.nan),
         )
         result.check_conservation()
         return result

@@ -5,6 +5,7 @@ import operator
 from dataclasses import dataclass
 
 from envs.types.constraints import NO_CONSTRAINTS, Constraints, constrain, constraints_of
+from envs.types.dependency import parse_dependency
 from envs.types.errors import MurmurationError
 from envs.types.plan import ExecutionPlan
 from envs.types.units import GpuSeconds, JobId, Samples, Seconds
@@ -18,7 +19,8 @@ class JobSpec:
 
     Raises:
         MurmurationError: numbers of GPUs or batch sizes are not whole or not in order, the submission is negative or
-            after `LATEST_SUBMISSION`, the work or the time limit is not positive, or the priority is not finite.
+            after `LATEST_SUBMISSION`, the work or the time limit is not positive, the priority is not finite, or the
+            dependency has a form that the world does not know.
     """
 
     id: JobId
@@ -38,6 +40,8 @@ class JobSpec:
     constraints: Constraints = NO_CONSTRAINTS  # where it may run; those in the name of its model if none are given
     time_limit: Seconds = math.inf  # the longest time for which it may hold GPUs; it ends there. Infinite: none
     priority: float = 0.0  # as its user or cluster states it; shown, not enforced
+    begin_time: Seconds = 0.0  # it may not start before, and no scheduler sees it until then
+    dependency: str = ""  # on other jobs of the workload by their ids, in Slurm's words: afterok:3:4,singleton
 
     def __post_init__(self) -> None:
         constraints = self.constraints or constraints_of(self.model)
@@ -68,6 +72,13 @@ class JobSpec:
             raise MurmurationError(
                 f"job {self.name or self.id}: time_limit is {self.time_limit} s; it must be positive, or inf for none"
             )
+        if not 0 <= self.begin_time <= LATEST_SUBMISSION:
+            raise MurmurationError(
+                f"job {self.name or self.id}: begin_time is {self.begin_time} s; it must be from 0 to "
+                f"{LATEST_SUBMISSION:g} s"
+            )
+        if self.dependency:
+            parse_dependency(self.dependency)
         if not math.isfinite(self.priority):
             raise MurmurationError(f"job {self.name or self.id}: priority is {self.priority}; it must be finite")
         # NaN is allowed: it means that the work is hidden from the scheduler (see envs.scheduling).
@@ -94,6 +105,7 @@ class JobRecord:
     num_preemptions: int  # times that the scheduler sent it back to the queue
     num_interruptions: int = 0  # times that a failure of one of its nodes stopped it
     limit_time: Seconds = math.nan  # when it ended at its time limit; `finish_time` is NaN then
+    never_time: Seconds = math.nan  # when it left without having run, as its dependency could no longer be met
 
     @property
     def finished(self) -> bool:

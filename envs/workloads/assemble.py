@@ -12,6 +12,7 @@ from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, Performance
 from envs.workloads.constraining import ConstraintsSetting, TraceConstraints
 from envs.workloads.mix import JobMix, ModelThroughputs, draw_models, known_as, mix_for
 from envs.workloads.readers.report import FILE_ATTRIBUTE
+from envs.workloads.waiting import Dependencies, find_dependencies
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Assembly:
     seed: int = 0
     constraints: ConstraintsSetting = "none"  # whether jobs may run only where the trace says
     limits: ConstraintsSetting = "none"  # whether jobs end at the time limits that the trace states
+    holds: ConstraintsSetting = "none"  # whether jobs wait for the times and for the jobs that the trace states
     throughputs: ModelThroughputs = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -50,8 +52,9 @@ class Assembly:
             )
         if self.constraints not in ("trace", "none"):
             raise TraceError(f"workload.constraints is {self.constraints!r}; it must be trace or none")
-        if self.limits not in ("trace", "none"):
-            raise TraceError(f"workload.limits is {self.limits!r}; it must be trace or none")
+        for name in ("limits", "holds"):
+            if (value := getattr(self, name)) not in ("trace", "none"):
+                raise TraceError(f"workload.{name} is {value!r}; it must be trace or none")
         object.__setattr__(self, "throughputs", ModelThroughputs(self.performance))
 
     def workload(self, frame: "pd.DataFrame", name: str, notes: Sequence[str] = ()) -> Workload:
@@ -86,18 +89,39 @@ class Assembly:
         for column in ("guaranteed", "priority", *(("time_limit",) if self.limits == "trace" else ())):
             if column in frame:
                 table[column] = frame[column].to_numpy()
-        asked = (*constrained.notes(), *_note_limits(table["time_limit"]))
+        names, users, ids = (texts_of(frame, column) for column in ("name", "user", "id"))
+        dependencies = self._holds(frame, table, names, users, ids)
+        asked = *constrained.notes(), *_note_limits(table["time_limit"]), *_note_holds(table, dependencies)
         return Workload(
             name,
             table,
             models,
             tenants,
             notes=(*notes, said, *part_note, *asked, ranges + range_note(self.elastic)),
-            names=texts_of(frame, "name"),
+            names=names,
             plans=tuple(frame["plan"]) if "plan" in frame else (),
-            users=texts_of(frame, "user"),
-            ids=texts_of(frame, "id"),
+            users=users,
+            ids=ids,
+            dependencies=dependencies,
         )
+
+    def _holds(
+        self,
+        frame: "pd.DataFrame",
+        table: npt.NDArray[np.void],
+        names: Sequence[str],
+        users: Sequence[str],
+        ids: Sequence[str],
+    ) -> Dependencies:
+        """Set begin times and return dependencies; one on a job that was left out of the frame is met."""
+        if self.holds == "none":
+            return ()
+        if "begin_after" in frame:
+            after = frame["begin_after"].to_numpy(np.float64)
+            table["begin_time"] = np.where(after > 0, table["submit_time"] + after, 0.0)
+        empty = [""] * len(frame)
+        owners = list(zip(users or empty, names or empty, strict=True))
+        return find_dependencies(texts_of(frame, "dependency") or empty, ids or empty, owners, lambda job, why: None)
 
     def _fractions(self, frame: "pd.DataFrame") -> tuple[FloatArray, tuple[str, ...]]:
         """Return float64[num_jobs], the fraction of a GPU that each job asks for, and a note if any is below 1."""
@@ -215,6 +239,14 @@ def _note_limits(limits: FloatArray) -> tuple[str, ...]:
         f"{len(own):,} of {len(limits):,} jobs have time limits, at which they end (median {np.median(own) / 3600:.3g} "
         "h); workload.limits=none lifts this",
     )
+
+
+def _note_holds(table: npt.NDArray[np.void], dependencies: Dependencies) -> tuple[str, ...]:
+    """Return the note on begin times and dependencies that is printed with results."""
+    begins, jobs = int((table["begin_time"] > table["submit_time"]).sum()), len({job for job, _, _ in dependencies})
+    if not begins and not jobs:
+        return ()
+    return (f"{begins:,} jobs have begin times, and {jobs:,} wait for others to end; workload.holds=none lifts both",)
 
 
 def elastic_range(num_gpus: IntArray, factor: float, cluster: ClusterSpec) -> tuple[IntArray, IntArray]:

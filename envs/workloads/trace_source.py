@@ -54,6 +54,7 @@ class TraceSource:
         constraints: "trace" lets jobs run only on the GPU types, in the pools and on the nodes that the trace says;
             "none" lets them run anywhere.
         limits: "trace" lets jobs end at the time limits that the trace states; "none" lets them run on.
+        holds: "trace" lets jobs wait for the begin times, and for the ends of other jobs, that the trace states.
         recommended_cluster: name of the preset under conf/cluster for which the slice was chosen.
         name: name shown in results; the reader's name if empty.
     """
@@ -79,6 +80,7 @@ class TraceSource:
         by_tenant: bool = False,
         constraints: ConstraintsSetting = "none",
         limits: ConstraintsSetting = "none",
+        holds: ConstraintsSetting = "none",
         recommended_cluster: str = "",
         name: str = "",
     ) -> None:
@@ -102,7 +104,7 @@ class TraceSource:
         self._shares = {"train": 0.6, "validation": 0.2, "test": 0.2} if splits is None else dict(splits)
         self._split_days = None if split_days is None else {key: tuple(pair) for key, pair in split_days.items()}
         where = reader.gpu_type, reader.gpus_per_node, reader.name
-        self._assembly = Assembly(performance, cluster, *where, mix, elastic, seed, constraints, limits)
+        self._assembly = Assembly(performance, cluster, *where, mix, elastic, seed, constraints, limits, holds)
         check_split(self.name, evaluate_on, self.splits)
         self._evaluation: dict[str, tuple[Workload, ...]] = {}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from envs.workloads.demand import (
     efficient_throughputs,
     least_cluster_seconds,
 )
+from envs.workloads.waiting import Dependencies, find_dependencies, renumber, write_dependency
 
 JOB_COLUMNS = np.dtype(
     [
@@ -43,6 +45,7 @@ JOB_COLUMNS = np.dtype(
         ("guaranteed", np.bool_),
         ("time_limit", np.float64),  # seconds on GPUs after which the job ends; 0 for none
         ("priority", np.float64),  # shown, not enforced
+        ("begin_time", np.float64),  # seconds from t = 0, before which it does not enter the queue; 0 for none
     ]
 )
 NEUTRAL: dict[str, float] = {"duration": np.nan}  # what a column holds that is not used; 0 or false in all others
@@ -80,6 +83,7 @@ class Workload:
     notes: tuple[str, ...] = field(default=())  # printed with results: skipped rows, assigned models
     users: Sequence[str] = ()  # who submitted each job, one per row; may be empty
     ids: Sequence[str] = ()  # of each job in its trace, one per row, shown in messages; may be empty
+    dependencies: Dependencies = ()  # of jobs on earlier ones
 
     def __post_init__(self) -> None:
         if self.jobs.dtype != JOB_COLUMNS:
@@ -106,6 +110,21 @@ class Workload:
             row = int(np.flatnonzero(bad)[0])
             raise TraceError(f"workload {self.name}: job {row}: work is {self.jobs['work'][row]}; it must be positive")
 
+        begins = self.jobs["begin_time"]
+        bad = ~((begins >= 0) & (begins <= LATEST_SUBMISSION))
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise TraceError(
+                f"workload {self.name}: job {row}: begin_time is {begins[row]} s; it must be from 0 to "
+                f"{LATEST_SUBMISSION:g} s"
+            )
+        if wrong := [
+            each for each in self.dependencies if not (0 <= each[1] < each[0] < len(self) and 1 <= each[2] <= 3)
+        ]:
+            raise TraceError(
+                f"workload {self.name}: job {wrong[0][0]} depends on job {wrong[0][1]} (ends: {wrong[0][2]}); it must "
+                "depend on one submitted before it"
+            )
         limits = self.jobs["time_limit"]
         bad = ~(np.isfinite(limits) & (limits >= 0))
         if bad.any():
@@ -138,13 +157,27 @@ class Workload:
             guaranteed=bool(row["guaranteed"]),
             time_limit=float(row["time_limit"]) or np.inf,
             priority=float(row["priority"]),
+            begin_time=float(row["begin_time"]),
+            dependency=write_dependency(self._of_job.get(job, ())) if self.dependencies else "",
             name=self.names[job] if self.names else "",
             user=self.users[job] if self.users else "",
         )
 
+    @cached_property
+    def _of_job(self) -> dict[JobId, list[tuple[JobId, int]]]:
+        """By job, the jobs on which it depends and which ends do."""
+        found: dict[JobId, list[tuple[JobId, int]]] = {}
+        for job, on, met_by in self.dependencies:
+            found.setdefault(job, []).append((on, met_by))
+        return found
+
     @classmethod
     def of(cls, jobs: Sequence[JobSpec], name: str = "jobs") -> "Workload":
-        """Build a workload from jobs in any order. They are sorted by submission (a stable sort) and get new ids."""
+        """Build a workload from jobs in any order. They are sorted by submission (a stable sort) and get new ids.
+
+        Raises:
+            TraceError: a job depends on one that is not there, or not submitted before it.
+        """
         ordered = sorted(jobs, key=lambda job: job.submit_time)
         models = tuple(dict.fromkeys(job.model for job in ordered))
         tenants = tuple(dict.fromkeys(job.tenant for job in ordered)) or ("",)
@@ -160,6 +193,7 @@ class Workload:
                 "max_batch",
                 "guaranteed",
                 "priority",
+                "begin_time",
             ):
                 row[column] = getattr(job, column)
             row["time_limit"] = job.time_limit if np.isfinite(job.time_limit) else 0.0
@@ -169,8 +203,25 @@ class Workload:
         names = tuple(job.name for job in ordered)
         plans = tuple(job.plan for job in ordered)
         users = tuple(job.user for job in ordered)
-        found = cls(name, table, models, tenants, names if any(names) else (), plans=plans if any(plans) else ())
-        return replace(found, users=users) if any(users) else found
+
+        def refuse(job: int, why: str) -> None:
+            raise TraceError(f"workload {name}: job {ordered[job].id} {why}")
+
+        return cls(
+            name,
+            table,
+            models,
+            tenants,
+            names if any(names) else (),
+            plans=plans if any(plans) else (),
+            users=users if any(users) else (),
+            dependencies=find_dependencies(
+                [job.dependency for job in ordered],
+                [str(job.id) for job in ordered],
+                list(zip(users, names, strict=True)),
+                refuse,
+            ),
+        )
 
     def slice(
         self,
@@ -188,7 +239,9 @@ class Workload:
         """
         jobs = self.jobs[first:last].copy()
         if len(jobs):
-            jobs["submit_time"] -= jobs["submit_time"][0] if start is None else start
+            origin = jobs["submit_time"][0] if start is None else start
+            jobs["submit_time"] -= origin
+            jobs["begin_time"] = np.maximum(jobs["begin_time"] - origin, 0.0)
         return replace(
             self,
             name=self.name if name is None else name,
@@ -197,6 +250,9 @@ class Workload:
             plans=self.plans[first:last],
             users=self.users[first:last],
             ids=self.ids[first:last],
+            dependencies=renumber(self.dependencies, {job: job - first for job in range(len(self))[first:last]})
+            if self.dependencies
+            else (),
             window=window,
         )
 
@@ -216,7 +272,8 @@ class Workload:
             if (values := getattr(self, column))
         }
         name = f"{self.name}-{as_line(self.tenants[tenant])}"
-        return replace(self, name=name, jobs=self.jobs[rows], **by_job)
+        among = renumber(self.dependencies, {job: row for row, job in enumerate(rows)})
+        return replace(self, name=name, jobs=self.jobs[rows], dependencies=among, **by_job)
 
     def label(self, job: JobId) -> str:
         """Return a job as messages name it: by its row, and by its id or name in the trace."""
@@ -237,6 +294,11 @@ class Workload:
     def limited(self) -> bool:
         """Whether a job has a time limit."""
         return bool((self.jobs["time_limit"] > 0).any())
+
+    @property
+    def waits(self) -> bool:
+        """Whether a job has a begin time or a dependency."""
+        return bool(self.dependencies) or bool((self.jobs["begin_time"] > self.jobs["submit_time"]).any())
 
     def check_limits(self) -> None:
         """Assert that every job has a time limit, for schedulers that know run times by them.

@@ -48,9 +48,9 @@ def captions(runs: Sequence[RunResult]) -> list[str]:
     texts = []
     for run, all_jobs, jct in zip(runs, measured, finished, strict=True):
         mean = f"mean JCT {number(float(jct.mean()) / unit)} {name}" if len(jct) else "no job finished"
-        ended = int(run.at_limit[run.records["measured"]].sum())
-        unfinished = len(all_jobs) - len(jct) - ended
-        counts = (unfinished, "unfinished"), (ended, "ended at their limit")
+        ended, never = (int(each[run.records["measured"]].sum()) for each in (run.at_limit, run.never_ran))
+        unfinished = len(all_jobs) - len(jct) - ended - never
+        counts = (unfinished, "unfinished"), (ended, "ended at their limit"), (never, "never ran")
         texts.append(f"{run.scheduler}: {mean}" + "".join(f", {n} {what}" for n, what in counts if n))
     return texts
 

@@ -100,7 +100,11 @@ def all_columns(comparison: Comparison) -> list[Column]:
         Column(f"{comparison.metric_name} ({word})", 0, [*intervals, *below(metric, in_unit)]),
         column("n", 0 if comparison.partial else 15, "num_workloads", count),
         column("unfinished", 0, "num_unfinished", count),
-        *([column("at limit", 0, "num_at_limit", count)] if any(row["num_at_limit"] for row in rows) else []),
+        *(
+            column(head, 0, name, count)
+            for head, name in (("at limit", "num_at_limit"), ("never ran", "num_never_ran"))
+            if any(row[name] for row in rows)
+        ),
         Column(
             f"vs {comparison.reference}", 0, [with_interval(each) for each in ratio] + below(f"{metric}_ratio", number)
         ),

@@ -253,7 +253,7 @@ def test_the_rule_of_the_world_holds_on_both_engines(repository, tmp_path):
     for folder in ("envs", "tests", "baselines"):
         shutil.copytree(repository / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     steps = list(CHANGE.finditer(rule))
-    assert len(steps) == 7
+    assert len(steps) == 8
     for step in steps:
         file = tmp_path / step["path"]
         text = file.read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """Checks that every run must pass, recomputed from its event log alone: slow, simple, independent of the engine."""
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
 import numpy as np
 
@@ -28,6 +29,9 @@ def check_order(result: RunResult) -> None:
     assert (np.diff(events["time"]) >= 0).all()
     for job in range(len(result.records)):
         event_kinds = [EventKind(int(kind)) for kind in events["kind"][events["job"] == job]]
+        if not event_kinds or event_kinds == [EventKind.NEVER]:
+            assert result.never_ran[job] if event_kinds else result.held[job]
+            continue
         assert event_kinds[0] is EventKind.ARRIVE
         running = False
         for kind in event_kinds[1:]:
@@ -83,10 +87,15 @@ def check_waits(result: RunResult) -> None:
     """Check that a job waits whenever it holds no GPUs, at least until its first start."""
     wait, to_start = waits(result), times_to_start(result.records)
     held = np.array([sum(end - begin for begin, end, gpus in stays(result, job) if gpus) for job in range(len(wait))])
+    events, queued = result.log.events, ~np.isnan(wait)
     in_system = censored_completion_times(result)
+    arrivals = events[events["kind"] == EventKind.ARRIVE]
+    in_system[arrivals["job"]] -= arrivals["time"] - result.records["submit_time"][arrivals["job"]]
+    wait, held, in_system, to_start = wait[queued], held[queued], in_system[queued], to_start[queued]
     np.testing.assert_allclose(wait + held, in_system, rtol=1e-9, atol=1e-6)
     begun = ~np.isnan(to_start)
-    assert (wait[begun] >= to_start[begun]).all()
+    if not result.workload.waits:
+        assert (wait[begun] >= to_start[begun]).all()
     assert (wait[~begun] == in_system[~begun]).all()
 
 
@@ -94,9 +103,9 @@ def stays(result: RunResult, job: JobId) -> Iterator[tuple[Seconds, Seconds, Hel
     """Yield (from, to, GPUs by node) between the events of a job, from its arrival to its end or that of the run."""
     events = result.log.events
     rows = np.flatnonzero(events["job"] == job)
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    for row, following in zip_longest(rows, rows[1:]):
         end = result.end_time if following is None else float(events["time"][following])
-        if events["kind"][row] not in (EventKind.FINISH, EventKind.LIMIT):
+        if events["kind"][row] not in (EventKind.FINISH, EventKind.LIMIT, EventKind.NEVER):
             yield float(events["time"][row]), end, _held_after(result, int(row))
 
 

@@ -36,7 +36,7 @@ def test_defaults_that_hashes_leave_out_are_those_that_were_pinned() -> None:
 
 def test_the_worlds_use_every_rule() -> None:
     every, slices = worlds()["every rule"], worlds()["slices"]
-    logs = [run.log for world in (every, worlds()["limits"]) for run in world.play().values()]
+    logs = [run.log for world in (every, worlds()["limits"], worlds()["holds"]) for run in world.play().values()]
     assert {number for log in logs for number in log.events["kind"].tolist()} == set(EventKind)
     assert any(log.plans for log in logs)
     assert any(log.events["batch_size"].any() for log in logs)

@@ -37,7 +37,7 @@ GROUPS = ("cluster", "contention", "estimator", "failures", "performance", "pred
 TARGET = re.compile(r"_target_: (envs\.[\w.]+)")
 SLICED = ("resnet18", "resnet50@0.5", "recommendation")
 EVENTS = ["time", "kind", "job", "num_shares", "batch_size", "beside"]  # named, so that new columns change nothing
-LATER = ("time_limit", "priority")  # columns of jobs that are newer than the pins
+LATER = ("time_limit", "priority", "begin_time")  # columns of jobs that are newer than the pins
 SHARES = ["node", "gpus", "cpus", "memory"]
 
 
@@ -78,7 +78,8 @@ class Naming(Srtf):
 
 
 def worlds() -> dict[str, World]:
-    """Return a task, a world with all rules for whole GPUs, one of slices, pairs and beliefs, and one with limits."""
+    """Return a task, a world with all rules for whole GPUs, one of slices, pairs and beliefs, one with limits, and one
+    in which jobs are held too."""
     inputs = build_inputs(compose_comparison(["task=shared-16"]).problem)
     simple = {"fifo": Fifo, "srtf": Srtf}
     jobs = _jobs(MODELS[:3], 24, 8, 48.0)
@@ -90,7 +91,15 @@ def worlds() -> dict[str, World]:
             _jobs(("resnet18", "resnet50@0.5", "recommendation"), 24, 1, 2000.0), _slices(), {"pairs": _packed}
         ),
         "limits": World(limited, _every_rule("limit"), {**simple, "easy": _easy}),
+        "holds": World(Workload.of([_hold(job) for job in limited], "holds"), _every_rule(), simple),
     }
+
+
+def _hold(job: JobSpec) -> JobSpec:
+    """Return a job with a begin time or a dependency."""
+    if job.id % 3 == 0 or not job.id:
+        return replace(job, begin_time=job.submit_time + 100.0 * (job.id % 5))
+    return replace(job, dependency=f"{('afterok', 'afterany', 'afternotok')[job.id % 4 % 3]}:{job.id // 2}")
 
 
 def _easy() -> Scheduler:
@@ -183,7 +192,8 @@ def find_pins() -> dict[str, Any]:
     for name, world in worlds().items():
         jobs = world.workload.jobs
         used = [name for name in jobs.dtype.names or () if name not in LATER or name in used_columns(jobs)]
-        inputs = _hash([jobs[used], world.workload.models, world.setup.cluster, world.setup.scenario])
+        waits = [world.workload.dependencies] if world.workload.dependencies else []
+        inputs = _hash([jobs[used], *waits, world.workload.models, world.setup.cluster, world.setup.scenario])
         played[name] = {"inputs": inputs, **{each: describe_run(run) for each, run in world.play().items()}}
     return {"world_version": WORLD_VERSION, "defaults": find_defaults(), "played": played}
 

@@ -10,7 +10,7 @@ from envs.simulation.compiled.jit import Records, leaf, part
 from envs.simulation.setup import Setup
 from envs.simulation.world.arrays import World
 from envs.simulation.world.ideal import ideal_throughput
-from envs.simulation.world.kernels import remaining_work
+from envs.simulation.world.kernels import DONE, PENDING, remaining_work
 from envs.simulation.world.ordered_set import next_member
 from envs.simulation.world.throughput import ThroughputTable
 from envs.types import NUM_OUTCOMES, FloatArray, IntArray, JobFacts, MurmurationError, TraceError
@@ -258,7 +258,7 @@ def set_estimate(job: Records, outcomes: FloatArray, time: float) -> None:
 
 @part
 def list_jobs_present(world: World, present: IntArray, done: FloatArray) -> int:
-    """List the jobs in the system and the samples that each has done; return their number.
+    """List the jobs that have not run to their end, and the samples that each has done; return their number.
 
     Args:
         world: the engine's arrays.
@@ -274,6 +274,13 @@ def list_jobs_present(world: World, present: IntArray, done: FloatArray) -> int:
             done[count] = world.jobs[j].work - remaining_work(world.jobs[j], time)
             count += 1
             j = next_member(members, len(world.jobs), j + 1)
+    if world.episode[0].holds:  # of jobs that have not run nothing can be learnt
+        for j in range(world.episode[0].next_job):
+            job = world.jobs[j]
+            if job.status == PENDING or (job.status == DONE and np.isnan(job.start)):
+                present[count] = j
+                done[count] = 0.0
+                count += 1
     return count
 
 

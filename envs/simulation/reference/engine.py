@@ -6,6 +6,7 @@ are objects in lists. `reference.rules` has throughput, cores, memory and conten
 """
 
 import math
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -15,11 +16,13 @@ from envs.scheduling import ClusterView
 from envs.simulation.log import EventKind, EventLog
 from envs.simulation.reference.beliefs import ReferenceBeliefs
 from envs.simulation.reference.check import check_requested
+from envs.simulation.reference.holds import earliest_begin, must_wait, note_what_they_wait_for, released, tell_end
 from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node, jobs_of
 from envs.simulation.reference.pairs import join_owner, leave_partner, owners_after, unchanged, works_as_before
 from envs.simulation.reference.predictions import ReferencePredictions
 from envs.simulation.reference.progress import Progress
+from envs.simulation.reference.records import limits_of_running, records_of
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.reference.snapshot import (
     assume_work,
@@ -31,7 +34,7 @@ from envs.simulation.reference.snapshot import (
 )
 from envs.simulation.reference.throughputs import check_placeable
 from envs.simulation.reference.view import ReferenceView, look
-from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
+from envs.simulation.result import EndReason, RunResult
 from envs.simulation.setup import Setup
 from envs.types import Allocation, FloatArray, JobSpec, MurmurationError, Seconds
 from envs.workloads import Workload
@@ -66,6 +69,8 @@ class ReferenceSimulator:
         hidden, predicted = self.rules.hidden, self.scenario.information.work == "predicted"
         self.beliefs = ReferenceBeliefs(setup, workload, self.rules.table, samples) if hidden else None
         self.jobs = jobs_of(workload, self.scenario, np.random.default_rng(noise))
+        self.holds = workload.waits  # whether jobs may be held
+        note_what_they_wait_for(self.jobs, workload)
         alone = [self.rules.ideal_throughput(job) for job in self.jobs] if predicted else []
         self.predictions = ReferencePredictions(setup.predictor, workload, alone) if predicted else None
         self.nodes = [Node.of(i, cluster.nodes[i]) for i in range(cluster.num_nodes)]
@@ -216,6 +221,7 @@ class ReferenceSimulator:
         """Return the earliest next event or round, and the next tick; infinite at the end."""
         pending = self.num_submitted < len(self.jobs)
         arrival = self.jobs[self.num_submitted].spec.submit_time if pending else math.inf
+        arrival = min(arrival, earliest_begin(self.jobs)) if self.holds else arrival
         finish = min((job.finish for job in self.running()), default=math.inf)
         change = min(node.next_change for node in self.nodes)
         tick = self._tick(arrival)
@@ -233,8 +239,13 @@ class ReferenceSimulator:
         return min(finish, change, arrival, tick, self.next_decision), tick
 
     def _nothing_moves(self) -> bool:
-        """Return whether no job will end and none will arrive."""
-        return self.num_submitted == len(self.jobs) and all(job.finish == math.inf for job in self.running())
+        """Return whether no job will end, and none will arrive."""
+        ends = any(job.finish < math.inf for job in self.running())
+        return (
+            self.num_submitted == len(self.jobs)
+            and not ends
+            and not (self.holds and earliest_begin(self.jobs) < math.inf)
+        )
 
     def _tick(self, arrival: Seconds) -> Seconds:
         """Time of the next round of the fixed interval; in an empty system, of the first one after an arrival."""
@@ -245,7 +256,8 @@ class ReferenceSimulator:
 
     def _end(self, reason: EndReason) -> None:
         """End the episode; with jobs left, time advances to a finite horizon."""
-        if self.active and self.scenario.horizon < math.inf:
+        held = self.holds and any(job.status is JobStatus.PENDING for job in self.jobs[: self.num_submitted])
+        if (self.active or held) and self.scenario.horizon < math.inf:
             self._pass_time(max(self.time, self.scenario.horizon))
         self.ended, self.end_reason = True, reason
 
@@ -258,6 +270,7 @@ class ReferenceSimulator:
             self.active.remove(job)
             self._give_back(job)
             self.log_writer.job(self.time, EventKind.LIMIT if at_limit else EventKind.FINISH, job)
+            tell_end(job, finished=not at_limit)
             self._no_stall()
             count += 1
         return count
@@ -296,16 +309,31 @@ class ReferenceSimulator:
         self.log_writer.node(self.time, EventKind.UP, node)
 
     def _arrivals(self) -> int:
-        """Queue all jobs whose submission time has come; return the number."""
-        before = self.num_submitted
+        """Take in held jobs that wait for nothing more, and those whose submission time has come; return the number."""
+        count = 0
+        for job in released(self.jobs[: self.num_submitted], self.time) if self.holds else ():
+            self._enter(job)
+            count += 1
         while self.num_submitted < len(self.jobs) and self.jobs[self.num_submitted].spec.submit_time <= self.time:
             job = self.jobs[self.num_submitted]
-            job.status = JobStatus.QUEUED
-            self.active.append(job)
             self.num_submitted += 1
-            self.log_writer.job(self.time, EventKind.ARRIVE, job)
             self._no_stall()
-        return self.num_submitted - before
+            if not must_wait(job):
+                self._enter(job)
+            count += 1
+        return count
+
+    def _enter(self, job: Job) -> None:
+        """Put a submitted job into the queue, or end it where it can never run."""
+        if job.unmeetable:
+            job.leave(self.time)
+            self.log_writer.job(self.time, EventKind.NEVER, job)
+            tell_end(job, finished=False)
+        else:
+            job.status = JobStatus.QUEUED
+            insort(self.active, job, key=lambda one: one.id)
+            self.log_writer.job(self.time, EventKind.ARRIVE, job)
+        self._no_stall()
 
     def _no_stall(self) -> None:
         """Reset the count of stalls after an event; without rounds on events, the next tick is the first request."""
@@ -441,21 +469,6 @@ class ReferenceSimulator:
         self.dirty.clear()
         self.refed.clear()
 
-    def _limited_time(self) -> LimitedTime:
-        """What limited the running jobs so far."""
-        start, end = self.workload.window
-        present = self.in_round and start <= self.time < end
-        waiting = len(self.active) > len(self.running())
-        shares_more = self.rules.shared or self.rules.contention != "off"
-        return LimitedTime(
-            running=self.seconds["running"] if shares_more else math.nan,
-            cpus=self.seconds["cpus"],
-            memory=self.seconds["memory"],
-            network=self.seconds["network"],
-            num_rounds=self.window_rounds + present,
-            num_queue_rounds=self.queue_rounds + (present and waiting),
-        )
-
     def result(
         self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
     ) -> RunResult:
@@ -464,21 +477,7 @@ class ReferenceSimulator:
         Raises:
             ConservationError: jobs were lost.
         """
-        submitted = self.jobs[: self.num_submitted]
-        records, limit_times = np.zeros(len(submitted), RECORD), np.full(len(submitted), math.nan)
-        for record, job in zip(records, submitted, strict=True):
-            record["job"], record["submit_time"] = job.id, job.spec.submit_time
-            record["start_time"] = job.start
-            left = (math.nan, job.finish) if job.deadline < math.inf else (job.finish, math.nan)
-            record["finish_time"], limit_times[job.id] = left if job.status is JobStatus.DONE else (math.nan, math.nan)
-            record["attained_service"] = job.service_at(self.time)
-            record["num_restarts"] = job.num_restarts
-            record["num_preemptions"] = job.num_preemptions
-            record["num_interruptions"] = job.num_interruptions
-            record["num_gpus"] = job.spec.num_gpus
-            throughput = self.rules.ideal_throughput(job)
-            record["ideal_duration"] = job.spec.work / throughput if throughput > 0 else math.inf
-            record["measured"] = self.workload.measured[job.id]
+        records, limit_times = records_of(self.jobs[: self.num_submitted], self.workload, self.rules, self.time)
         result = RunResult(
             scheduler,
             self.workload,
@@ -489,7 +488,7 @@ class ReferenceSimulator:
             self.num_rounds,
             decision_seconds,
             counters or {},
-            self._limited_time(),
+            limits_of_running(self),
             self.end_reason,
             self.progress.progress_time,
             limit_times,

@@ -35,7 +35,7 @@ def down_to_parts(amount: float) -> float:
 class JobStatus(StrEnum):
     """Status of a job, from submission to completion."""
 
-    PENDING = "pending"  # not submitted yet
+    PENDING = "pending"  # not submitted yet, or held
     QUEUED = "queued"
     RUNNING = "running"
     DONE = "done"
@@ -115,6 +115,10 @@ class Job:
     saved: Samples = math.nan  # samples left at the last checkpoint
     least: Samples = math.inf  # fewest samples left when net progress was checked; the engine sets its work
     start: Seconds = math.nan  # first start
+    begins: bool = True  # whether its begin time has come
+    unmet: "set[Job]" = field(default_factory=set)  # earlier jobs for whose ends it waits
+    unmeetable: bool = False  # whether one of these ended in another way
+    dependents: "list[tuple[Job, int]]" = field(default_factory=list)  # jobs that wait for it, and for which ends
     partner: "Job | None" = None  # the job that holds the same GPUs
     guest: bool = False  # whether its partner held them first
     together: float = 1.0  # fraction of its throughput that it keeps beside its partner
@@ -131,6 +135,11 @@ class Job:
     def gpus(self) -> int:
         """GPUs that the job holds."""
         return sum(share.gpus for share in self.shares)
+
+    @property
+    def never_ran(self) -> bool:
+        """Whether the job left without having run."""
+        return self.status is JobStatus.DONE and math.isnan(self.start)
 
     def remaining_at(self, time: Seconds) -> Samples:
         """Samples that the job has left at `time`."""
@@ -191,6 +200,12 @@ class Job:
         self.service, self.status = self.service_at(time), JobStatus.DONE
         self.remaining = self.throughput = 0.0
         return self.deadline < math.inf
+
+    def leave(self, time: Seconds) -> None:
+        """Leave at `time` without having run; as at a time limit, it has not finished."""
+        self.status = JobStatus.DONE
+        self.remaining = 0.0
+        self.finish = self.deadline = time
 
     def wait(self) -> None:
         """Return to the queue; the caller has given back the shares."""

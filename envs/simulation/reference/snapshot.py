@@ -43,14 +43,15 @@ def submitted_jobs(workload: Workload, submitted: Sequence[Job], knows_work: boo
         if not knows_work or job.estimate != 1.0:
             jobs["work"][job.id] = 1.0
     jobs["duration"] = math.nan
-    return replace(workload.slice(0, count, start=0.0), jobs=jobs, notes=())
+    jobs["begin_time"] = 0.0  # held jobs stay so in a copy
+    return replace(workload.slice(0, count, start=0.0), jobs=jobs, notes=(), dependencies=())
 
 
 def with_arrivals(workload: Workload, arrivals: Sequence[JobSpec]) -> Workload:
     """Return a workload with further jobs at its end."""
     if not arrivals:
         return workload
-    jobs = [*workload, *arrivals]
+    jobs = [*workload, *(replace(job, begin_time=0.0, dependency="") for job in arrivals)]
     longer = Workload.of(jobs, workload.name)  # it sorts, but arrivals are later than all jobs before them
     models = np.array([workload.models.index(job.model) for job in jobs])
     tenants = np.array([workload.tenants.index(job.tenant) for job in jobs])
@@ -61,7 +62,7 @@ def with_arrivals(workload: Workload, arrivals: Sequence[JobSpec]) -> Workload:
 def copy_fields(job: Job, original: Job, nodes: Sequence[Node]) -> None:
     """Copy the fields and shares of a job. Callers pass jobs by ascending id, so the nodes' lists are in order."""
     for one in fields(Job):
-        if one.name not in ("spec", "shares"):
+        if one.name not in ("spec", "shares", "unmet", "dependents"):
             setattr(job, one.name, getattr(original, one.name))
     for share in original.shares:
         node = nodes[share.node.id]

@@ -4,11 +4,13 @@ The compiled engine fills a cluster of thousands of nodes in a moment; the refer
 benchmarks compare both from a loaded state on.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from envs.simulation.reference.engine import ReferenceSimulator
+from envs.simulation.reference.holds import tell_end
 from envs.simulation.reference.objects import Job, JobStatus, Share
 from envs.simulation.result import EndReason
 from envs.simulation.setup import Setup
@@ -97,6 +99,10 @@ def reference_at(
         if row["partner"] >= 0:
             job.partner, job.guest = engine.jobs[row["partner"]], bool(row["guest"])
             job.together = engine.rules.kept_beside(job, job.partner)
+    for job in engine.jobs:
+        job.begins = job.begins or job.spec.begin_time <= engine.time
+        if job.status is JobStatus.DONE:
+            tell_end(job, finished=job.deadline == math.inf)
     engine.active = [job for job in engine.jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
     return engine
 

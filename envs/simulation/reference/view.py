@@ -333,8 +333,9 @@ def look(engine: ReferenceState) -> None:
     _take_samples(engine)
     _predict_work(engine)
     if engine.scenario.information.work == "limit":
-        for job in engine.active:
-            _show_limit(engine, job)
+        for job in engine.jobs[: engine.num_submitted]:
+            if job.status is not JobStatus.DONE:
+                _show_limit(engine, job)
 
 
 def _take_samples(engine: ReferenceState) -> None:
@@ -359,9 +360,10 @@ def _predict_work(engine: ReferenceState) -> None:
     if engine.beliefs is not None:
         table = engine.beliefs.table
         engine.predictions.throughputs = [believed_alone(table, job.model, job.spec.num_gpus) for job in engine.jobs]
-    done = {job.id: job.spec.work - job.remaining_at(engine.time) for job in engine.active}
+    known = [job for job in engine.jobs[: engine.num_submitted] if job.status is not JobStatus.DONE or job.never_ran]
+    done = {job.id: 0.0 if job.never_ran else job.spec.work - job.remaining_at(engine.time) for job in known}
     engine.predictions.look(engine.num_submitted, done)
-    for job in engine.active:
+    for job in known:
         left = engine.predictions.left(job.id, done[job.id])
         total = 0.0
         for amount in left:

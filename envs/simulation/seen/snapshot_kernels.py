@@ -68,6 +68,17 @@ def forget_job(target: World, j: int) -> None:
 
 
 @leaf
+def list_held_jobs(source: World, listed: IntArray, count: int, used: int) -> int:
+    """List the held jobs too, which may leave before the next copy; return the number of all that are listed."""
+    if source.episode[0].num_held > 0:
+        for j in range(used):
+            if source.jobs[j].status == PENDING:
+                listed[count] = j
+                count += 1
+    return count
+
+
+@leaf
 def copy_sets(source: World, target: World, listed: IntArray) -> int:
     """Copy the sets of waiting and running jobs, which differ in size, and list their members; return the number."""
     for i in range(len(target.queued)):
@@ -132,7 +143,7 @@ def copy_episode(
         copy_job(source, target, j, hide)
     for j in range(used, sizes[USED]):
         forget_job(target, j)
-    sizes[OPEN] = copy_sets(source, target, listed)
+    sizes[OPEN] = list_held_jobs(source, listed, copy_sets(source, target, listed), used)
     sizes[KNOWN] = used
     sizes[USED] = used
     copy_cluster(source, target)
@@ -144,6 +155,9 @@ def copy_episode(
     episode.log_events = 0
     episode.log_shares = 0
     episode.failing = 0
+    episode.holds = 0  # jobs that are held stay so: a copy knows no times and ends of others
+    episode.num_held = 0
+    episode.first_begin = 0
     episode.knows_limits = 0  # a copy takes what it was told for exact
     episode.window_start = 0.0
     episode.window_end = np.inf

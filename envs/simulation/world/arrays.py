@@ -38,6 +38,7 @@ class World(NamedTuple):
     outages: FloatArray  # [num_nodes or 0, OUTAGES, 2]
     events: npt.NDArray[np.void]  # EVENT
     log_shares: npt.NDArray[np.void]  # SHARE
+    edges: IntArray  # [edges, 3], see State
     throughputs: FloatArray  # [num_models, num_gpu_types, max_gpus + 1, levels]
     levels: IntArray  # [num_gpu_types, max_gpus + 1]
     reference: FloatArray  # [num_models, max_gpus + 1]: throughput on the fewest nodes of the fastest type
@@ -107,6 +108,7 @@ def slice_batch(batch: World, b: int) -> World:
         batch.outages[b],
         batch.events[b],
         batch.log_shares[b],
+        batch.edges[b],
         batch.throughputs,
         batch.levels,
         batch.reference,

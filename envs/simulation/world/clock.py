@@ -9,9 +9,9 @@ from envs.simulation.world.arrays import World
 from envs.simulation.world.division import divide_uneven_nodes, renounce
 from envs.simulation.world.futile import progress_has_ceased
 from envs.simulation.world.heap import heap_remove, heap_update
+from envs.simulation.world.holds import NOT_OK, OK, enter, next_begin, note_event, release_held, tell_dependents
 from envs.simulation.world.job_throughput import NO_LIMIT, set_limit
 from envs.simulation.world.kernels import (
-    ARRIVE,
     DONE,
     DOWN,
     END,
@@ -22,7 +22,6 @@ from envs.simulation.world.kernels import (
     INTERRUPT,
     LIMIT,
     LOG_FULL,
-    QUEUED,
     ROUND,
     UP,
     all_done,
@@ -34,7 +33,7 @@ from envs.simulation.world.kernels import (
     update_throughputs,
 )
 from envs.simulation.world.limits import show_limits
-from envs.simulation.world.ordered_set import insert, remove
+from envs.simulation.world.ordered_set import remove
 from envs.simulation.world.shares import OFF, clear_named_settings, empty_job, free_list, set_free, unlink_job
 
 
@@ -183,7 +182,7 @@ def pass_time(world: World, until: float) -> None:
     episode = world.episode[0]
     span = until - episode.time
     if span > 0:
-        episode.job_seconds += episode.num_active * span
+        episode.job_seconds += (episode.num_active + episode.num_held) * span
         episode.busy_seconds += (episode.num_up - episode.num_free) * span
         if episode.shares_cpu_memory or episode.contention != OFF:
             measure_limits(episode, until)
@@ -228,18 +227,17 @@ def count_round(world: World) -> None:
 
 
 @leaf
-def note_event(episode: Any) -> None:
-    """Count a completion or arrival. It makes a round due, now or at the next tick, and so ends a stall."""
-    episode.num_events += 1
-    episode.round_due = episode.round_due or episode.on_events
-    episode.stalls = 0 if episode.on_events else -1  # the next tick is the first request, not a stall
+def next_submission(world: World) -> float:
+    """Time of the next submission; infinite after the last one."""
+    episode = world.episode[0]
+    return world.jobs[episode.next_job].submit if episode.next_job < len(world.jobs) else np.inf
 
 
 @leaf
 def next_arrival(world: World) -> float:
-    """Time of the next submission; infinite after the last one."""
-    episode = world.episode[0]
-    return world.jobs[episode.next_job].submit if episode.next_job < len(world.jobs) else np.inf
+    """Time of the next submission or begin time; infinite after the last one."""
+    submission = next_submission(world)
+    return min(submission, next_begin(world)) if world.episode[0].holds else submission
 
 
 @leaf
@@ -263,8 +261,11 @@ def events_now(world: World) -> int:
         if not log_has_room(world, 1, 0):
             return LOG_FULL
         j = finish_job(world)
-        log_event(world, FINISH if world.jobs[j].deadline == np.inf else LIMIT, j)
+        finished = world.jobs[j].deadline == np.inf
+        log_event(world, FINISH if finished else LIMIT, j)
         note_event(episode)
+        if episode.holds:
+            tell_dependents(world, j, OK if finished else NOT_OK)
     while node_change(world) <= time:
         if not log_has_room(world, 1 + world.nodes[world.outage_heap[0].member].num_jobs, 1):
             return LOG_FULL
@@ -272,16 +273,18 @@ def events_now(world: World) -> int:
             episode.stalls += 1
         change_node(world)
         episode.round_due = episode.round_due or episode.on_events
-    while next_arrival(world) <= time:
+    if episode.num_held > 0 and release_held(world) == LOG_FULL:
+        return LOG_FULL
+    while next_submission(world) <= time:
         if not log_has_room(world, 1, 0):
             return LOG_FULL
         j = episode.next_job
-        world.jobs[j].status = QUEUED
-        insert(world.queued, len(world.jobs), j)
-        episode.num_active += 1
         episode.next_job = j + 1
-        log_event(world, ARRIVE, j)
         note_event(episode)
+        if world.jobs[j].unmet > 0:
+            episode.num_held += 1
+        else:
+            enter(world, j)
     return ROUND
 
 
@@ -300,7 +303,7 @@ def next_tick(episode: Any, arrival: float) -> float:
 def end_episode(world: World, reason: int) -> int:
     """End the episode. With jobs left, time advances to a finite horizon, so that leaving jobs undone never pays."""
     episode = world.episode[0]
-    if episode.num_active > 0 and episode.horizon < np.inf:
+    if episode.num_active + episode.num_held > 0 and episode.horizon < np.inf:
         pass_time(world, episode.horizon)
     episode.ended = reason
     return END
@@ -339,7 +342,8 @@ def stall(world: World) -> int:
 def pass_to_decision(world: World) -> int:
     """Advance time until a decision is due, the episode ends, or the log is full.
 
-    The order within one instant is: completions free GPUs, nodes change, jobs arrive, the scheduler decides.
+    The order within one instant is: completions free GPUs, nodes change, held jobs leave, jobs are submitted, the
+    scheduler decides.
     """
     episode = world.episode[0]
     if episode.ended:

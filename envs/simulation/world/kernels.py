@@ -38,9 +38,9 @@ from envs.types import IntArray
 
 # Event kinds are NumPy integers: numba would compile a separate version for a literal argument.
 PENDING, QUEUED, RUNNING, DONE = 0, 1, 2, 3  # Status
-_EVENT_KINDS: Any = [np.int64(kind) for kind in range(9)]
+_EVENT_KINDS: Any = [np.int64(kind) for kind in range(10)]
 NO_CHANGE: Any = np.int64(-1)
-FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE, LIMIT = _EVENT_KINDS  # EventKind
+FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE, LIMIT, NEVER = _EVENT_KINDS  # EventKind
 ROUND, END, LOG_FULL = 0, 1, 2  # AdvanceResult
 ENDED_DONE, ENDED_STALLED, ENDED_NO_PROGRESS = 1, 2, 3  # EndReason
 CHANGED, UNCHANGED = 1, 2  # values of a job's `touched` at the end of the round
@@ -79,7 +79,7 @@ def log_event(world: World, kind: int, j: int) -> None:
     event["batch_size"] = 0
     event["beside"] = -1
     episode.log_events += 1
-    if kind < START or kind == LIMIT:
+    if kind < START or kind >= LIMIT:
         return
     job = world.jobs[j]
     event["plan"] = job.plan

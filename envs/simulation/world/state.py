@@ -5,22 +5,21 @@ works in compiled and interpreted code alike.
 """
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from envs.performance.contention import MODES
-from envs.simulation.compiled.jit import LINE, Records
+from envs.simulation.compiled.jit import Records
 from envs.simulation.log import EVENT, SHARE, EventLog
 from envs.simulation.scenario import OUTAGES, Scenario
 from envs.simulation.world.exact import whole_parts
 from envs.simulation.world.heap import ENTRY, Places
 from envs.simulation.world.ordered_set import fill_by_node, num_words
+from envs.simulation.world.records import COLUMNS_OF_JOB, EPISODE, JOB, NODE, SERVED, SHARE_RECORD, zeros_of
 from envs.simulation.world.throughput import ThroughputTable
 from envs.types import ClusterSpec, ExecutionPlan, FloatArray, IntArray
 from envs.workloads import Workload
@@ -29,7 +28,7 @@ from envs.workloads import Workload
 class Status(IntEnum):
     """Status of a job, from submission to completion."""
 
-    PENDING = 0  # not submitted yet
+    PENDING = 0  # not submitted yet, or held: it waits for its begin time or other jobs
     QUEUED = 1
     RUNNING = 2
     DONE = 3
@@ -41,203 +40,6 @@ class AdvanceResult(IntEnum):
     ROUND = 0  # a decision is due
     END = 1  # the episode has ended, see `EndReason`
     LOG_FULL = 2  # the log needs room; enlarge it and call again
-
-
-def _records(*fields: tuple[str, type]) -> np.dtype[Any]:
-    """Records that fill whole cache lines, so that the comments on lines below hold for every record of an array."""
-    plain = np.dtype(list(fields), align=True)
-    fields_of: Any = plain.fields
-    layout: Any = {
-        "names": list(plain.names or ()),
-        "formats": [form for _, form in fields],
-        "offsets": [fields_of[name][1] for name, _ in fields],
-        "itemsize": -(-plain.itemsize // LINE) * LINE,
-        "aligned": True,
-    }
-    return np.dtype((np.record, layout))
-
-
-def _zeros(shape: tuple[int, ...], record: Any, first: int = 0) -> Any:
-    """Zeros of which the record at index `first` begins a cache line. NumPy aligns arrays to 16 bytes."""
-    size = math.prod(shape) * record.itemsize
-    room = np.zeros(size + LINE, np.uint8)
-    skip = -(room.ctypes.data + first * record.itemsize) % LINE
-    return room[skip : skip + size].view(record).reshape(shape)
-
-
-f8, i8, i4 = np.float64, np.int64, np.int32
-
-EPISODE = _records(
-    ("time", f8),
-    ("job_seconds", f8),  # integral of the number of jobs in the system; at the end, the sum of all JCTs
-    ("busy_seconds", f8),  # integral of the number of GPUs held
-    ("next_round", f8),  # next round of the fixed interval; infinite without one
-    ("next_decision", f8),  # instant at which the scheduler asked for a round; infinite if it did not
-    ("next_job", i8),  # first job that is not submitted yet
-    ("num_active", i8),  # submitted and not done
-    ("num_running", i8),  # also the size of the heap
-    ("num_gpus", i8),
-    ("num_up", i8),  # GPUs of nodes that are up
-    ("num_free", i8),  # GPUs of nodes that are up and that no job holds
-    ("num_down", i8),  # nodes that are down
-    ("num_touched", i8),  # jobs whose placement the current round has changed so far
-    ("num_uneven", i8),  # nodes whose cores and memory must be divided anew
-    ("num_dirty", i8),  # nodes whose jobs need new contention factors
-    ("first_refed", i8),  # list of the jobs whose cores, memory or co-located job have changed, plus 1; 0 for none
-    ("round_due", i8),
-    ("in_round", i8),  # whether a decision was asked for, and time has not advanced since
-    ("stalls", i8),  # rounds in a row in which time could not advance by itself
-    ("num_rounds", i8),
-    ("num_events", i8),  # FINISH and ARRIVE so far, counted with or without a log
-    ("log_events", i8),
-    ("log_shares", i8),
-    ("ended", i8),  # EndReason
-    ("next_check", i8),  # number of rounds after which net progress is checked
-    ("checked_events", i8),  # `num_events` at the last check
-    ("checked_time", f8),
-    ("progress_time", f8),  # time of the last check that found net progress
-    ("progress_restarts", i8),  # `num_restarts` then
-    ("num_restarts", i8),  # so far, of the jobs that are in the system
-    ("history", i8),  # number of this load or copy in the process: arrays of one history only ever went forward
-    # What limits running jobs, within the workload's window; only where jobs share more than GPUs.
-    ("limited_by_cpus", i8),  # running jobs limited by cores now
-    ("limited_by_memory", i8),
-    ("limited_by_network", i8),
-    ("running_seconds", f8),  # integrals over time of the number of running jobs, and of these three
-    ("cpus_seconds", f8),
-    ("memory_seconds", f8),
-    ("network_seconds", f8),
-    ("window_rounds", i8),  # rounds in the window
-    ("queue_rounds", i8),  # of these, those after which jobs waited
-    ("window_start", f8),
-    ("window_end", f8),
-    # From the scenario.
-    ("horizon", f8),
-    ("interval", f8),
-    ("stall_interval", f8),
-    ("checkpoint_interval", f8),
-    ("max_stalls", i8),
-    ("max_futile_rounds", i8),
-    ("longest_delay", f8),  # of all restarts
-    ("on_events", i8),
-    ("proportional", i8),
-    ("knows_work", i8),
-    ("knows_limits", i8),  # whether schedulers know work only by time limits
-    ("logging", i8),
-    ("failing", i8),
-    ("shares_cpu_memory", i8),  # whether jobs divide the cores and memory of nodes
-    ("contention", i8),  # index into envs.performance.contention.MODES
-    ("log2_slots", i8),  # of the share records of a node
-)
-JOB = _records(
-    # A large cluster waits for memory, so eight fields that are used together are one line. The first two are all
-    # that a completion needs, these and the third are what a change of throughput needs.
-    ("status", i8),
-    ("gpus", i8),  # held now
-    ("num_shares", i8),
-    ("first_share", i8),  # list of shares by ascending node; -1 ends it
-    ("touched", i4),
-    ("partner", i4),  # the job that holds the same GPUs; -1 for none
-    ("remaining", f8),  # samples at `synced`
-    ("throughput", f8),  # samples/s from `synced` on
-    ("service", f8),  # GPU-seconds until `served`
-    # Line 2.
-    ("served", f8),
-    ("synced", f8),  # in the future while the job starts or restarts
-    ("finish", f8),  # predicted; final once DONE
-    ("deadline", f8),  # when it will reach its time limit; infinite without one, and while it holds no GPUs
-    ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
-    ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
-    ("alone", f8),  # samples/s without co-located jobs
-    ("limit", i4),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.world.job_throughput
-    ("num_restarts", i4),
-    # Line 3: throughput.
-    ("model", i8),
-    ("ample", f8),  # `alone` with ample cores and memory where the placement names none
-    ("fed_by_cpus", f8),  # fraction of its throughput that its cores alone would leave it
-    ("fed_by_memory", f8),
-    ("kept_by_links", f8),  # fraction of its throughput that the links of its nodes leave it without co-located jobs
-    ("refed", i4),  # 1 in the list of those whose cores, memory or partner have changed; 2 if its throughput has too
-    ("next_refed", i4),  # the next such job, plus 1; 0 ends the list
-    ("named", i4),  # amounts that its placement names: 1 cores, 2 memory, 3 both
-    ("guest", i4),  # whether its partner held the GPUs first: the node then counts them as the partner's
-    ("least", f8),  # fewest samples left when net progress was checked, see `note_least`; its work at first
-    # Line 4: starts, and what the placement names besides GPUs: -1, 0 and 0 if not named.
-    ("num_gpus", i8),
-    ("start", f8),  # first start; NaN before
-    ("start_delay", f8),
-    ("restart_delay", f8),
-    ("plan", i8),
-    ("batch_size", i8),
-    ("exact", f8),  # samples/s of the named placement; 0 if the table has it
-    ("sample_traffic", f8),  # GB per sample, for a named batch size
-    # Line 5: the placement at the start of the current round, if touched; and `segment`, which is seldom read.
-    ("before_gpus", i8),
-    ("before_shares", i8),
-    ("before_share", i8),
-    ("before_plan", i4),
-    ("before_batch_size", i4),
-    ("segment", f8),  # time at which it last began to process samples after a start or change
-    ("before_named", i4),
-    ("before_partner", i4),
-    ("before_exact", f8),
-    ("before_sample_traffic", f8),
-    # Other fields.
-    ("submit", f8),
-    ("min_gpus", i8),
-    ("max_gpus", i8),
-    ("min_batch", i8),  # its own range of batch sizes; 0 for none
-    ("max_batch", i8),
-    ("work", f8),
-    ("num_preemptions", i4),
-    ("num_interruptions", i4),
-    ("before_guest", i4),
-    ("saved", f8),  # samples left at the last checkpoint, where that counts, see `counts_checkpoints`
-    ("time_limit", f8),  # seconds for which it may hold GPUs after it leaves the queue; infinite for none
-)
-COLUMNS_OF_JOB = (  # fields of JOB, and the columns of a workload from which they are filled
-    *(("submit", "submit_time"), ("work", "work"), ("remaining", "work"), ("saved", "work"), ("least", "work")),
-    *((name, name) for name in ("num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch")),
-)
-NODE = _records(
-    # Line 1: GPUs and the list of shares.
-    ("gpu_type", i8),
-    ("num_gpus", i8),
-    ("free", i8),  # 0 while the node is down
-    ("num_jobs", i8),
-    ("first_share", i8),  # list of shares by ascending job; -1 ends it
-    ("free_share", i8),  # list of its unused share records by `next_of_job`; -1 ends it
-    ("planned", i8),  # 1 + the last round whose draft changed its jobs
-    ("link", f8),  # GB/s to other nodes
-    # Line 2: cores and memory.
-    ("cpus", f8),
-    ("memory", f8),
-    ("claimed_cpus", i8),  # 64ths that its shares name, or at which they saturate
-    ("claimed_memory", i8),
-    ("uneven", i4),  # whether its cores and memory must be divided anew
-    ("short", i4),  # of what its shares can use more than it has, when last divided: 1 cores, 2 memory, 3 both
-    ("dirty", i4),
-    ("down", i4),
-    ("finish", f8),  # time at which it goes down or comes back
-    ("outages", i8),  # so far
-)
-SHARE_RECORD = _records(  # one line
-    ("job", i4),
-    ("node", i4),
-    ("gpus", i4),
-    ("next_of_job", i4),
-    ("next_of_node", i4),
-    ("most_cpus", i4),  # 64ths up to which the world gives it cores; 0 if its placement names them
-    ("most_memory", i4),
-    ("cpus", f8),  # NaN until assigned
-    ("memory", f8),
-    ("network", f8),  # factor on throughput by contention for the node's link
-    ("cpu_stage", f8),  # the same for its CPUs
-)
-SERVED = _records(
-    ("per_gpu", f8),  # 64ths of cores, or of memory, at which the share saturates, for each of its GPUs
-    ("share", i8),
-)
 
 
 _histories = itertools.count(1)
@@ -253,6 +55,9 @@ def log2_slots(cluster: ClusterSpec, holders: int = 1) -> int:
         holders: most jobs that may hold one GPU.
     """
     return (2 * holders * int(cluster.node_gpus.max()) - 1).bit_length()
+
+
+NOT_COPIED = ("events", "log_shares", "edges")
 
 
 @dataclass
@@ -277,13 +82,14 @@ class State:
     outages: FloatArray  # float64[B, num_nodes, OUTAGES, 2]; empty without failures
     events: npt.NDArray[np.void]  # EVENT [B, capacity], empty without a log
     log_shares: npt.NDArray[np.void]  # SHARE [B, capacity]
+    edges: IntArray  # int64[B, edges, 3]: dependencies: the job that waits, ends that meet it, the next of this list
 
     @classmethod
     def allocate(
         cls, cluster: ClusterSpec, num_jobs: int, batch_size: int = 1, scenario: Scenario | None = None
     ) -> "State":
         """Empty state for episodes of up to `num_jobs` jobs."""
-        nodes = _zeros((batch_size, cluster.num_nodes), NODE)
+        nodes = zeros_of((batch_size, cluster.num_nodes), NODE)
         nodes["gpu_type"] = cluster.node_types
         nodes["num_gpus"] = cluster.node_gpus
         nodes["cpus"] = [whole_parts(node.cpu_cores) for node in cluster.nodes]
@@ -295,24 +101,25 @@ class State:
         holders = 2 if scenario is not None and scenario.sharing == "pairs" else 1
         slots = log2_slots(cluster, holders)
         return cls(
-            episode=_zeros((batch_size, 1), EPISODE),
-            jobs=_zeros((batch_size, num_jobs), JOB),
+            episode=zeros_of((batch_size, 1), EPISODE),
+            jobs=zeros_of((batch_size, num_jobs), JOB),
             nodes=nodes,
-            shares=_zeros((batch_size, cluster.num_nodes << slots), SHARE_RECORD),
-            heap=_zeros((batch_size, holders * cluster.num_gpus), ENTRY, first=1),
+            shares=zeros_of((batch_size, cluster.num_nodes << slots), SHARE_RECORD),
+            heap=zeros_of((batch_size, holders * cluster.num_gpus), ENTRY, first=1),
             heap_places=np.full((batch_size, num_jobs), -1, np.int32),
-            outage_heap=_zeros((batch_size, failing), ENTRY, first=1),
+            outage_heap=zeros_of((batch_size, failing), ENTRY, first=1),
             outage_places=np.zeros((batch_size, failing), np.int32),
             queued=np.zeros((batch_size, job_words), np.int64),
             running=np.zeros((batch_size, job_words), np.int64),
             room=np.zeros((batch_size, *sizes, node_words), np.int64),
             touched=np.zeros((batch_size, num_jobs), np.int64),
             uneven=np.zeros((batch_size, cluster.num_nodes), np.int64),
-            serving=_zeros((batch_size, 1 << slots), SERVED),
+            serving=zeros_of((batch_size, 1 << slots), SERVED),
             dirty=np.zeros((batch_size, cluster.num_nodes), np.int64),
             outages=np.zeros((batch_size, failing, OUTAGES, 2)),
             events=np.zeros((batch_size, 0), EVENT),
             log_shares=np.zeros((batch_size, 0), SHARE),
+            edges=np.zeros((batch_size, 0, 3), np.int64),
         )
 
     def load(
@@ -348,6 +155,8 @@ class State:
         jobs["start_delay"][:count] = start_delay[workload.jobs["model"]]
         jobs["restart_delay"][:count] = restart_delay[workload.jobs["model"]]
         self._clear(b, scenario)
+        if workload.waits:
+            self._hold(b, workload)
         self.episode["longest_delay"][b] = jobs["restart_delay"].max()
         self.episode["window_start"][b], self.episode["window_end"][b] = workload.window
         if scenario.failures is not None:
@@ -426,6 +235,28 @@ class State:
             episode["failing"] = 1
             episode["checkpoint_interval"] = scenario.failures.checkpoint_interval
 
+    def make_room(self, num_edges: int) -> bool:
+        """Make room for so many dependencies of an episode; return whether `edges` is a new array."""
+        if num_edges <= self.edges.shape[1]:
+            return False
+        self.edges = np.pad(self.edges, ((0, 0), (0, num_edges - self.edges.shape[1]), (0, 0)))
+        return True
+
+    def _hold(self, b: int, workload: Workload) -> None:
+        """Note for what the jobs of an episode wait."""
+        jobs, count = self.jobs[b], len(workload)
+        later = np.flatnonzero(jobs["begin"][:count] > jobs["submit"][:count])
+        later = later[np.argsort(jobs["begin"][later], kind="stable")]
+        jobs["unmet"][later] = 1
+        jobs["next_begin"][later] = [*(later[1:] + 1).tolist(), 0][: len(later)]
+        self.episode["holds"][b] = 1
+        self.episode["first_begin"][b] = later[0] + 1 if len(later) else 0
+        self.make_room(len(workload.dependencies))
+        for edge, (job, on, met_by) in enumerate(workload.dependencies):
+            jobs["unmet"][job] += 1
+            self.edges[b, edge] = job, met_by, jobs["first_edge"][on]
+            jobs["first_edge"][on] = edge + 1
+
     def _schedule_outages(self, b: int, outages: FloatArray) -> None:
         """Schedule the first failure of every node; a sorted array is a valid heap."""
         self.outages[b] = outages
@@ -455,8 +286,9 @@ class State:
     def copy_from(self, other: "State") -> None:
         """Copy another state of the same shape, without its log."""
         for name in self.__dataclass_fields__:
-            if name not in ("events", "log_shares"):
+            if name not in NOT_COPIED:
                 getattr(self, name)[...] = getattr(other, name)
+        self.edges = other.edges  # they never change
         self.episode["logging"] = 0
         self.episode["history"] = [[next(_histories)] for _ in self.episode]
 
@@ -469,7 +301,7 @@ class State:
             episodes: int64[n], indices in the other state.
         """
         for name in self.__dataclass_fields__:
-            if name not in ("events", "log_shares"):
+            if name not in NOT_COPIED:
                 getattr(self, name)[places] = getattr(other, name)[episodes]
         self.episode["logging"][places] = 0
         self.episode["history"][places, 0] = [next(_histories) for _ in places]

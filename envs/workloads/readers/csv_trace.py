@@ -15,6 +15,7 @@ from envs.types.units import DAY
 from envs.workloads.readers.clock import NO_ZONE_NOTE, midnight_before
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TraceTable, read_csv
+from envs.workloads.waiting import known_dependencies
 
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": 3600.0, "days": DAY}
 CPU_UNITS = {"cores": 1.0, "millicores": 1e-3}
@@ -35,12 +36,15 @@ FIELDS = (
     *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "gpu_fraction", "min_gpus", "max_gpus"),
     *("gpu_type", "cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
     *("pool", "features", "max_nodes", "num_nodes", "gpus_per_node", "exclusive", "gpu_memory", "mig_profile"),
-    *("time_limit", "priority"),
+    *("time_limit", "priority", "begin_time", "dependency"),
 )
 
 LABELS = re.compile(r"[A-Za-z0-9_.\-,+;& ]*", re.ASCII)  # a list of names
 PROFILES = re.compile(r"([1-7]g\.[0-9]{1,3}gb)?", re.ASCII)
 LIST = "a list of names of letters, digits, '.', '-' and '_'"
+DEPENDENCY_RULE = (
+    "must be afterok, afternotok or afterany with ids of jobs submitted before it (afterok:7:8), or singleton"
+)
 FRACTION_RULE = "must be above 0, and 1 for jobs of several GPUs"
 
 
@@ -54,7 +58,8 @@ class CsvTrace:
     use. `gpu_fraction` is what a job of one GPU asks of it, see `envs.performance.slices`. `name` is what jobs of one
     kind share, such as a script; each job has an `id` of its own, which messages show. `pool` and `gpu_type` say where
     a job ran, and `features` to `mig_profile` what it asks of its nodes (`envs.types.Constraints`). `time_limit` is the
-    longest time for which it may hold GPUs; `priority` is shown, not enforced. A row with a field
+    longest time for which it may hold GPUs; `priority` is shown, not enforced. Before its `begin_time`, in the unit of
+    `submit_time`, and until its `dependency` is met, such as afterok:7 by `id`, a job is held. A row with a field
     that cannot be read, or is out of range, is bad: it is left out, counted, and named in the report.
 
     Args:
@@ -206,7 +211,21 @@ class CsvTrace:
                 jobs[name] = table.text(self._column(name))
         if self._has("guaranteed"):
             jobs["guaranteed"] = self._truths(table, "guaranteed")
-        return {**jobs, **self._constraints(table), **self._stated(table)}
+        return {**jobs, **self._constraints(table), **self._stated(table), **self._held(table, jobs["submit_time"])}
+
+    def _held(self, table: TraceTable, submit: FloatArray) -> dict[str, npt.NDArray[Any]]:
+        """Return for how long after its submission a job is held, in seconds, and for which jobs."""
+        found: dict[str, npt.NDArray[Any]] = {}
+        if self._has("begin_time"):
+            column, at = self._column("begin_time"), table.text(self._column("submit_time"))
+            table.columns[column] = np.where(table.text(column) == "", at, table.text(column))
+            found["begin_after"] = np.maximum(self._time(table, "begin_time") - submit, 0.0)
+        if self._has("dependency"):
+            column = self._column("dependency")
+            ids = table.text(self._column("id")) if self._has("id") else np.full(len(table), "", dtype=object)
+            found["dependency"], problems = known_dependencies(table.text(column), ids, submit, table.sound)
+            table.reject(np.array(problems) != "", column, DEPENDENCY_RULE)
+        return found
 
     def _stated(self, table: TraceTable) -> dict[str, FloatArray]:
         """Return time limits, in seconds, and priorities; empty cells are 0, which states nothing."""
@@ -324,6 +343,7 @@ class CsvTrace:
         return str(self.columns[name])
 
     def _unit(self, name: str) -> str:
+        name = "submit_time" if name == "begin_time" else name
         return self.units.get(name) or UNITS[name][0]
 
 

@@ -3,8 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import numpy as np
 
 from envs.types import TraceError
 from envs.workloads.readers.files import CHARACTERS_PER_VALUE, most_characters, read_lines, read_text
+from envs.workloads.readers.slurm_json import UNLIMITED, clock_of, instant_of, number_of, text_of
+from envs.workloads.readers.squeue import queued_jobs
 from envs.workloads.readers.table import TraceTable, rows_of
 
 IDS = ("JobID", "JobIDRaw")  # one of them is needed
@@ -29,7 +30,6 @@ ENDED = (
 NOT_ENDED = ("PENDING", "REQUEUED", "RESIZING", "REVOKED", "RUNNING", "SUSPENDED")
 FREE = ("JobName", "SubmitLine", "Comment", "WorkDir", "Reason", "Extra")  # columns in which users write what they like
 MOST_BARS = 100  # in the texts of one row
-UNLIMITED, NO_TIME = "UNLIMITED", ("Unknown", "None", "")
 _SUBMIT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*|Unknown|None|", re.ASCII)
 _ELAPSED = re.compile(r"(?:\d{1,5}-)?(?:\d{1,5}:)?\d{1,2}:\d{1,2}(?:\.\d{1,9})?", re.ASCII)
 _JSON_TIMES = {"Submit": "submission", "Eligible": "eligible"}
@@ -39,6 +39,8 @@ _JSON_TEXTS |= {"SubmitLine": "submit_line", "Dependency": "dependency"}
 
 def read_sacct(path: Path, *, strict: bool = False) -> TraceTable:
     """Read what `sacct` has printed, with --parsable2, --parsable or --json, or exported as comma-separated values.
+
+    What `squeue --json` prints is read too: its jobs have a column `Queued`.
 
     Args:
         path: the file.
@@ -136,7 +138,10 @@ def _from_json(path: Path, strict: bool) -> TraceTable:
     entries = answer.get("jobs") if isinstance(answer, dict) else answer
     if not isinstance(entries, list) or not entries:
         raise TraceError(f"{path}: has no list of jobs, as sacct --json prints it; {_make()}")
-    rows = [dict(_facts(entry)) if isinstance(entry, dict) else {} for entry in entries]
+    found = (row for entry in entries for row in (_facts(entry) if isinstance(entry, dict) else [{}]))
+    rows = list(islice(found, most // CHARACTERS_PER_VALUE + 1))
+    if len(rows) > most // CHARACTERS_PER_VALUE:
+        raise TraceError(f"{path}: has more than {len(rows) - 1:,} jobs, with the tasks of arrays; cut it into parts")
     names = list(dict.fromkeys(name for row in rows for name in row)) or [*IDS, *NEEDED]
     columns = {name: [row.get(name, "") for row in rows] for name in dict.fromkeys((*names, "JobID", *NEEDED))}
     table = TraceTable("slurm", path, columns, range(1, len(rows) + 1), strict=strict)
@@ -144,24 +149,28 @@ def _from_json(path: Path, strict: bool) -> TraceTable:
     return table
 
 
-def _facts(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the columns of a job, as sacct prints them without --json."""
+def _facts(entry: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the columns of a job, as sacct prints them without --json; of squeue's, those of each task of an array."""
+    return queued_jobs(entry) if "submit_time" in entry else iter([dict(_accounted(entry))])
+
+
+def _accounted(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for column, key in _JSON_TEXTS.items():
         if key in entry:
-            yield column, _text(entry[key])
+            yield column, text_of(entry[key])
     array, time, state = (_inner(entry, key) for key in ("array", "time", "state"))
-    of_array, task = _number(array.get("job_id")), _number(array.get("task_id"))
-    yield "JobID", f"{of_array}_{task}" if of_array not in ("", "0") and task else _number(entry.get("job_id"))
+    of_array, task = number_of(array.get("job_id")), number_of(array.get("task_id"))
+    yield "JobID", f"{of_array}_{task}" if of_array not in ("", "0") and task else number_of(entry.get("job_id"))
     running = _inner(_inner(_inner(array, "limits"), "max"), "running").get("tasks")
-    yield "ArrayLimit", _number(running)
+    yield "ArrayLimit", number_of(running)
     current = state.get("current", entry.get("job_state"))
-    yield "State", _text(current[0] if isinstance(current, list) and current else current)
+    yield "State", text_of(current[0] if isinstance(current, list) and current else current)
     for column, key in _JSON_TIMES.items():
-        yield column, _instant(_number(time.get(key)))
-    yield "Elapsed", _clock(_number(time.get("elapsed")), 1)
-    yield "Timelimit", _clock(_number(time.get("limit")), 60)
-    yield "Priority", _number(entry.get("priority")).replace(UNLIMITED, "")
-    yield "NNodes", _number(entry.get("allocation_nodes"))
+        yield column, instant_of(number_of(time.get(key)))
+    yield "Elapsed", clock_of(number_of(time.get("elapsed")), 1)
+    yield "Timelimit", clock_of(number_of(time.get("limit")), 60)
+    yield "Priority", number_of(entry.get("priority")).replace(UNLIMITED, "")
+    yield "NNodes", number_of(entry.get("allocation_nodes"))
     held = _inner(entry, "tres").get("allocated")
     yield "AllocTRES", ",".join(map(_tres, held if isinstance(held, list) else ()))
 
@@ -171,39 +180,8 @@ def _inner(entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _text(value: Any) -> str:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _number(value: Any) -> str:
-    """Return a number of Slurm's JSON as text: plain, or as {set, infinite, number}; "" if there is none."""
-    if isinstance(value, dict):
-        if value.get("infinite") is True:
-            return UNLIMITED
-        value = value.get("number") if value.get("set", True) is True else None
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
-
-
-def _instant(seconds: str) -> str:
-    """Return seconds since 1970 as a time with its zone; what is none stays as it is."""
-    if seconds in ("", "0"):
-        return NO_TIME[0]
-    try:
-        return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return seconds
-
-
-def _clock(number: str, seconds_each: int) -> str:
-    """Return a duration as sacct prints it; what is none stays as it is."""
-    if not re.fullmatch(r"[0-9]{1,12}", number, re.ASCII):
-        return number
-    minutes, seconds = divmod(int(number) * seconds_each, 60)
-    return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:{seconds:02}"
-
-
 def _tres(held: Any) -> str:
     if not isinstance(held, dict):
         return ""
-    name = "/".join(filter(None, (_text(held.get("type")), _text(held.get("name")))))
-    return f"{name}={_number(held.get('count'))}"
+    name = "/".join(filter(None, (text_of(held.get("type")), text_of(held.get("name")))))
+    return f"{name}={number_of(held.get('count'))}"

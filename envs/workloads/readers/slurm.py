@@ -10,14 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from envs.types import FloatArray, TraceError
+from envs.types import FloatArray, TraceError, as_line
 from envs.types.units import DAY
 from envs.workloads.readers.clock import NO_ZONE_NOTE, midnight_before
 from envs.workloads.readers.report import ReadReport
-from envs.workloads.readers.sacct import COMMAND, ENDED, IDS, NO_TIME, NOT_ENDED, UNLIMITED, read_sacct
+from envs.workloads.readers.sacct import COMMAND, ENDED, IDS, NOT_ENDED, read_sacct
+from envs.workloads.readers.slurm_json import NO_TIME, UNLIMITED
+from envs.workloads.readers.squeue import QUEUED
 from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TextArray, TraceTable
+from envs.workloads.waiting import known_dependencies
 
 RERUN = ("BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REQUEUED")  # states of a run after which a job is queued again
+HELD = ("JobHeldUser", "JobHeldAdmin")  # reasons of jobs that wait until somebody releases them
 PARTITION_LIMIT = ("Partition_Limit", "")  # what Timelimit shows where the job had that of its partition
 _ELAPSED = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)", re.ASCII)
 _GPUS = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,9})", re.ASCII)
@@ -36,8 +40,9 @@ class SlurmTrace:
     comma-separated values, with any further columns, and without `--allocations` too. `JobID` or `JobIDRaw`, `State`,
     `Submit`, `Elapsed` and `AllocTRES` are needed; `Account`, or else `User`, becomes the tenant, and `User` and
     `JobName` are kept. `Partition` and, with `gpu_types`, the GPU type say where a job ran, and so where it may run
-    (`workload.constraints`). `Timelimit` is its time limit (`workload.limits`). Priority, QoS, eligible time, numbers
-    of nodes, dependencies, requeue and limits of arrays are read and not enforced. A task of a job array is a job. Job
+    (`workload.constraints`). `Timelimit` is its time limit (`workload.limits`). A job is held until the jobs on which
+    it depends have ended, or without a dependency until it was eligible (`workload.holds`). Priority, QoS, numbers of
+    nodes, requeue and limits of arrays are read and not enforced. A task of a job array is a job. Job
     steps (123.batch, 123.0), jobs that have not ended, and jobs without GPUs or a run time are skipped. Failed,
     cancelled and timed-out jobs are kept, because they held their GPUs; `states` chooses others.
 
@@ -67,8 +72,10 @@ class SlurmTrace:
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; see `TraceReader.read`."""
         table = read_sacct(path, strict=strict)
-        submit = self._leave_out(table)
-        duration = _seconds(table)
+        submit, own = self._leave_out(table)
+        limits = self._limits(table)
+        queue = QUEUED in table.columns
+        duration = limits["time_limit"] if queue else _seconds(table)
         num_gpus, types = _gpus(table)
         table.skip_idle(duration, num_gpus)
         first = submit[table.sound].min(initial=np.inf)
@@ -86,15 +93,17 @@ class SlurmTrace:
         if owner := next((each for each in ("Account", "User") if each in table.columns), None):
             columns["tenant"] = table.text(owner)
         notes = ["failed, cancelled and timed-out jobs are kept with the time that they ran"] if not self.states else []
+        if queue:
+            notes = ["jobs that wait or run are expected to run until their time limits, or reader.default_limits"]
         if "Partition" in table.columns:
             columns["pool"] = table.text("Partition")
-        limits = self._limits(table)
         columns |= limits
-        if limits:  # what a job that timed out needed is unknown, but it was more than its limit
+        if limits and not queue:  # what a job that timed out needed is unknown, but it was more than its limit
             beyond = limits["time_limit"] * (1.0 + 1e-6)
             timed_out = (table.text("State") == "TIMEOUT") & (duration >= 0.99 * beyond)
             columns["duration"] = np.where(timed_out, np.maximum(duration, beyond), duration)
-        columns |= _shown(table, submit, self.timezone)
+        columns |= _shown(table, own, self.timezone)
+        notes += _hold(columns, table, submit)
         notes += _say_shown(columns, table)
         if self.gpu_types:
             columns["gpu_type"] = self._translated(table, types)
@@ -107,11 +116,11 @@ class SlurmTrace:
             notes.append(NO_ZONE_NOTE)
         return table.finish(columns, notes=notes, origin=midnight_before(first, self.timezone))
 
-    def _leave_out(self, table: TraceTable) -> FloatArray:
+    def _leave_out(self, table: TraceTable) -> tuple[FloatArray, FloatArray]:
         """Skip rows that are no last run of a job that has ended; `State` becomes one word.
 
         Returns:
-            float64[num_rows]: the submission of each job, with its first run.
+            float64[num_rows]: the submission of each job, with its first run; and that of the row's own run.
         """
         ids = table.text("JobID")
         table.skip(np.isin(ids, IDS), "repeated header lines")
@@ -121,7 +130,11 @@ class SlurmTrace:
         table.reject(~np.isin(states, known), "State", f"must be one of {', '.join(known)}")
         table.columns["State"] = states
         rerun = table.sound & np.isin(states, RERUN)
-        table.skip(np.isin(states, NOT_ENDED), "not ended")
+        if QUEUED in table.columns:
+            table.skip(np.isin(states, ENDED), "ended")
+            table.skip(np.isin(table.text("Reason"), HELD), "held by their users or by administrators")
+        else:
+            table.skip(np.isin(states, NOT_ENDED), "not ended")
         table.skip_duplicates()
         table.skip(np.isin(table.text("Submit"), NO_TIME), "no recorded submission")
         submit = table.times("Submit", "ISO8601", self.timezone)
@@ -129,7 +142,7 @@ class SlurmTrace:
         runs = pd.Series(ids).where(table.sound)
         table.skip((runs.duplicated(keep="last") & runs.notna()).to_numpy(), "earlier runs of requeued jobs")
         first: FloatArray = np.fmin(submit, earlier.reindex(ids).to_numpy(np.float64))
-        return first
+        return first, submit
 
     def _limits(self, table: TraceTable) -> dict[str, FloatArray]:
         """Return the time limits of the rows, in seconds, 0 for none; nothing if the file has none."""
@@ -212,12 +225,30 @@ def _shown(table: TraceTable, submit: FloatArray, timezone: str | None) -> dict[
     return found
 
 
+def _hold(columns: dict[str, npt.NDArray[Any]], table: TraceTable, submit: FloatArray) -> list[str]:
+    """Keep the dependencies that the world has, on jobs of the file; jobs without one begin when they were eligible.
+
+    Returns:
+        A note on those that are left out.
+    """
+    problems: list[str] = []
+    if "dependency" in columns:
+        kept = table.sound
+        columns["dependency"], problems = known_dependencies(columns["dependency"], table.text("JobID"), submit, kept)
+        problems = [why for why, sound in zip(problems, kept, strict=True) if why and sound]
+    if "eligible_after" in columns:
+        waits = columns["dependency"] != "" if "dependency" in columns else np.zeros(len(table), np.bool_)
+        columns["begin_after"] = np.where(waits, 0.0, columns["eligible_after"])
+    if not problems:
+        return []
+    return [f"{len(problems):,} dependencies are not enforced, as of {as_line(problems[0])}"]
+
+
 def _say_shown(columns: Mapping[str, npt.NDArray[Any]], table: TraceTable) -> list[str]:
     """Say what was read and is not enforced."""
     words = {
         "priority": "a priority",
         "qos": "a QoS",
-        "dependency": "a dependency",
         "requeue": "a word on requeueing",
         "array_limit": "a limit on running tasks of their array",
     }
@@ -226,8 +257,6 @@ def _say_shown(columns: Mapping[str, npt.NDArray[Any]], table: TraceTable) -> li
         stated = columns[name][table.sound] if name in columns else np.zeros(0)
         if count := int((stated != (0.0 if stated.dtype.kind == "f" else "")).sum()):
             said.append(f"{what} ({count:,} jobs)")
-    if "eligible_after" in columns and (count := int((columns["eligible_after"][table.sound] > 60).sum())):
-        said.append(f"that they were eligible later than submitted ({count:,} jobs)")
     return [f"read, and not enforced: jobs state {', '.join(said)}"] if said else []
 
 

@@ -17,11 +17,11 @@ from murmuration.soak.fuzzing.count import FuzzCount
 from murmuration.soak.fuzzing.readers import TEXTS, VALUES, print_answer, spoil_bytes
 
 CLUSTER = build_cluster("fuzzed", [{"gpu_type": "V100", "num_nodes": 4, "num_gpus": 8}])
-FORMS = ("bars", "commas", "json")
+FORMS = ("bars", "commas", "json", "queue")
 STATES = ("COMPLETED", "COMPLETED", "TIMEOUT", "FAILED", "CANCELLED by 7", "REQUEUED", "PENDING", "NODE_FAIL")
 LIMITS = ("02:00:00", "1-00:00:00", "UNLIMITED", "Partition_Limit", "")
 FIELDS = ("-1", "9" * 400, "nan", "inf", "1e400", "00:00:00", "99999-99:99:99", "Unknown", "None", "|", '"', ",")
-LINES = ("sbatch x.sh", "sbatch -a 1-9%2 x.sh", "sbatch --dependency=afterok:1 x.sh | tee log")
+LINES = ("sbatch x.sh", "sbatch -a 1-9%2 x.sh", "sbatch --dependency=afterok:1 x.sh | tee log", "sbatch -d singleton")
 LIMITS_IN_JSON = ({"set": True, "infinite": False, "number": 60}, {"set": True, "infinite": True}, 90)
 
 
@@ -59,7 +59,15 @@ def _read(path: Path, rng: random.Random) -> Callable[[], object]:
     zone = "Europe/Berlin" if rng.random() < 0.3 else None
     reader = SlurmTrace(default_limits=limits, timezone=zone)
     source = TraceSource(
-        CLUSTER, IdealModel(), reader, path=str(path), strict=strict, evaluate_on="all", limits="trace", elastic=1.0
+        CLUSTER,
+        IdealModel(),
+        reader,
+        path=str(path),
+        strict=strict,
+        evaluate_on="all",
+        limits="trace",
+        holds="trace",
+        elastic=1.0,
     )
     return lambda: [job.time_limit for workload in source.evaluation() for job in workload]
 
@@ -81,7 +89,8 @@ def _draw(rng: random.Random, form: str, intact: bool) -> bytes:
             names.insert(rng.randrange(len(names) + 1), column)
         else:
             rows[at][column] = rng.choice((*FIELDS, *TEXTS, rng.choice(rows)[rng.choice(list(rows[0]))]))
-    if form == "json":
+    if form in ("json", "queue"):
+        entries = [_queued(rng, entry) for entry in entries] if form == "queue" else entries
         for _ in range(changes):
             _change_inside(rng, entries)
         content = print_answer({"jobs": entries}).encode("utf-8", "surrogateescape")
@@ -130,6 +139,25 @@ def _job(rng: random.Random, number: int) -> dict[str, Any]:
         "time": {"submission": submit, "eligible": submit, "elapsed": rng.randrange(1, 10**5), "limit": limit},
         "state": {"current": [rng.choice(STATES) if number > 1 else "COMPLETED"]},
         "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": rng.choice((1, 2, 8))}]},
+    }
+
+
+def _queued(rng: random.Random, entry: dict[str, Any]) -> dict[str, Any]:
+    """The same job as `squeue --json` prints it, waiting or running."""
+    first, kept = entry["job_id"] == 1, ("job_id", "name", "account", "partition", "qos", "priority")
+    waits = not first and rng.random() < 0.5
+    return {name: entry[name] for name in kept} | {
+        "job_state": ["PENDING"] if waits else "RUNNING",
+        "user_name": entry["user"],
+        "submit_time": entry["time"]["submission"],
+        "eligible_time": {"set": True, "infinite": False, "number": entry["time"]["eligible"]},
+        "time_limit": 60 if first else entry["time"]["limit"],
+        "dependency": rng.choice(("", "singleton(unfulfilled)", "afterok:1(unfulfilled)")) if waits else "",
+        "array_job_id": 7 if waits else 0,
+        "array_task_string": rng.choice(("1-3%1", "2,4-9:2")) if waits else "",
+        "tres_req_str": "cpu=8,gres/gpu=2" if rng.random() < 0.7 or first else "",
+        "tres_per_node": "gres:gpu:a100:2",
+        "node_count": {"set": True, "infinite": False, "number": 2},
     }
 
 

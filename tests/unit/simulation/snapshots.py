@@ -6,7 +6,7 @@ import numpy as np
 
 from envs.simulation import SimulatedEpisode
 from envs.simulation.reference import Job, Node, ReferenceSimulator
-from envs.simulation.world.state import JOB
+from envs.simulation.world.records import JOB
 from tests.unit.simulation.plays import Engine, pool_size
 
 

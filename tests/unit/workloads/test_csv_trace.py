@@ -15,7 +15,7 @@ from envs.performance import IdealModel, default_model
 from envs.types import TraceError
 from envs.workloads import TraceSource
 from envs.workloads.readers import CsvTrace, ItpTrace, PhillyTrace
-from envs.workloads.readers.csv_trace import FIELDS, UNITS
+from envs.workloads.readers.csv_trace import DEPENDENCY_RULE, FIELDS, UNITS
 from envs.workloads.readers.table import DEFAULT_LAYOUT
 
 ROOT = Path(__file__).parents[3]
@@ -39,6 +39,25 @@ def test_time_limits_and_priorities_are_read_and_empty_cells_state_none(write, c
     (workload,) = source.evaluation()
     assert [(job.time_limit, job.priority) for job in workload] == [(90.0, -7.0), (math.inf, 0.0)]
     said = "1 of 2 jobs have time limits, at which they end (median 0.025 h); workload.limits=none lifts this"
+    assert said in workload.notes
+
+
+def test_begin_times_and_dependencies_are_read(write, cluster, ideal):
+    columns = {**BASIC, "begin_time": "begin", "dependency": "after", "id": "job"}
+    rows = ["0,60,1,,,a", "1,60,1,5,,b", "2,60,1,1,afterok:a:b,c", "3,60,1,,singleton,d", "4,60,1,,afterok:e,e"]
+    rows += ["5,60,1,,after:a,f", "6,60,1,,afterany:z,g", "7,60,1,,afterany:h,h"]
+    text = "at,took,n,begin,after,job\n" + "\n".join(rows) + "\n"
+    frame, report = read(write, text, columns)
+    assert frame["begin_after"].tolist() == [0.0, 4.0, 0.0, 0.0]
+    assert report.bad == {f"after {DEPENDENCY_RULE}": 4}
+    with pytest.raises(TraceError, match=r"jobs\.csv: row 6: after is 'afterok:e'; it must be afterok, afternotok or"):
+        read(write, text, columns, strict=True)
+    path = str(write("jobs.csv", text))
+    source = TraceSource(cluster, ideal, CsvTrace(columns), path=path, evaluate_on="all", holds="trace")
+    (workload,) = source.evaluation()
+    assert workload.jobs["begin_time"].tolist() == [0.0, 5.0, 0.0, 0.0]
+    assert workload.dependencies == ((2, 0, 1), (2, 1, 1), (3, 0, 3), (3, 1, 3), (3, 2, 3))
+    said = "1 jobs have begin times, and 2 wait for others to end; workload.holds=none lifts both"
     assert said in workload.notes
 
 

@@ -2,7 +2,9 @@
 
 import json
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from envs.types import TraceError
@@ -209,7 +211,7 @@ def test_what_users_state_is_read(write):
         full(1, name="a|b|c", limit="1-00:00:30"),
         full(2, limit="UNLIMITED", eligible="2024-03-04T09:00:00", line="sbatch -a 0-9%3 --requeue x.sh | tee log"),
         full(3, name="x|y", limit="Partition_Limit", line="sbatch --dependency=afterok:1 x.sh | tee"),
-        full(4, limit="Partition_Limit", partition="debug", priority=""),
+        full(4, limit="Partition_Limit", partition="debug", priority="", line="sbatch -d after:1 x.sh"),
         full("4.batch", limit="", priority=""),
     )
     frame, report = read(write, *lines, header=FULL, default_limits={"debug": "30:00", "": 7200})
@@ -217,15 +219,41 @@ def test_what_users_state_is_read(write):
     assert frame["time_limit"].tolist() == [86430.0, 0.0, 7200.0, 1800.0]
     assert frame["priority"].tolist() == [4294901000.0] * 3 + [0.0]
     assert frame["eligible_after"].tolist() == [0.0, 3600.0, 0.0, 0.0]
+    assert frame["begin_after"].tolist() == [0.0, 3600.0, 0.0, 0.0]
     assert frame["dependency"].tolist() == ["", "", "afterok:1", ""]
     assert frame["array_limit"].tolist() == [0.0, 3.0, 0.0, 0.0]
     assert frame["requeue"].tolist() == ["", "1", "", ""]
     said = (
-        "read, and not enforced: jobs state a priority (3 jobs), a QoS (4 jobs), a dependency (1 jobs), a word on "
-        "requeueing (1 jobs), a limit on running tasks of their array (1 jobs), that they were eligible later than "
-        "submitted (1 jobs)"
+        "read, and not enforced: jobs state a priority (3 jobs), a QoS (4 jobs), a word on requeueing (1 jobs), a "
+        "limit on running tasks of their array (1 jobs)"
     )
     assert said in report.notes
+    assert "1 dependencies are not enforced, as of dependency 'after:1': 'after:1' is not" in "".join(report.notes)
+
+
+def test_jobs_wait_for_what_the_file_states_unless_that_is_lifted(write, cluster, ideal):
+    """Job 9 is not in the file, so that its dependency is met; 7 stands for all tasks of the array."""
+    lines = (
+        full("7_1"),
+        full("7_2", eligible="2024-03-04T09:00:00"),
+        full(8, line="sbatch -d afterok:7,afterany:9 x.sh", eligible="2024-03-04T09:00:00"),
+        full(10, line="sbatch --dependency=singleton x.sh"),
+        full(11, line="sbatch --dependency=afterok:12 x.sh"),
+        full(12),
+    )
+    path = str(write("jobs.txt", FULL + "".join(lines)))
+    found = {}
+    for setting in ("trace", "none"):
+        (workload,) = TraceSource(
+            cluster, ideal, SlurmTrace(), path=path, evaluate_on="all", holds=setting
+        ).evaluation()
+        begins = workload.jobs["begin_time"] - workload.jobs["submit_time"][0]
+        found[setting] = workload.dependencies, np.maximum(begins, 0.0).tolist(), "holds=none" in str(workload.notes)
+    singleton = tuple((3, on, 3) for on in range(3))
+    assert found["trace"] == (((2, 0, 1), (2, 1, 1), *singleton), [0.0, 3600.0, 0.0, 0.0, 0.0, 0.0], True)
+    assert found["none"] == ((), [0.0] * 6, False)
+    with pytest.raises(TraceError, match=r"workload\.holds is 'all'; it must be trace or none"):
+        TraceSource(cluster, ideal, SlurmTrace(), path=path, holds="all")  # type: ignore[arg-type]
 
 
 def test_limits_end_jobs_unless_they_are_lifted(write, cluster, ideal):
@@ -295,6 +323,52 @@ def test_json_is_read(write):
     assert frame["array_limit"].tolist() == [5.0, 0.0]
     assert frame["gpu_type"].tolist() == ["A100", "A100"]
     assert report.bad == {"JobID must be in an object of sacct's JSON": 1}
+
+
+QUEUE = Path(__file__).parents[1] / "deployment" / "recorded" / "squeue_accounts_22_05.json"
+
+
+def test_a_recorded_queue_is_read_as_jobs_that_run_until_their_limits():
+    """Slurm 22.05 had two arrays, one of them begun, a singleton, a held job, one on two GPU types, and one ended."""
+    frame, report = SlurmTrace(gpu_types={"a100": "A100", "v100": "V100"}, default_limits={"": 3600}).read(QUEUE)
+    assert frame["id"].tolist() == [*(f"2_{task}" for task in range(1, 6)), "3", "4", "6", "8_1", "8_2", "8_3"]
+    assert frame["num_gpus"].tolist() == [1] * 5 + [2, 4, 4, 2, 2, 2]
+    assert (
+        frame["duration"].tolist()
+        == frame["time_limit"].tolist()
+        == [300.0] * 5 + [3000.0, 300.0, 3600.0] + [600.0] * 3
+    )
+    assert frame["pool"].tolist() == ["a100"] * 5 + ["v100", "a100,v100"] + ["a100"] * 4
+    assert frame["ran_on"].tolist() == [""] * 5 + ["V100", "", "", "A100", "", ""]
+    assert frame["begin_after"].tolist() == [3600.0] * 5 + [0.0] * 6
+    assert frame["dependency"].tolist() == [""] * 6 + ["singleton"] + [""] * 4
+    assert frame["array_limit"].tolist() == [2.0] * 5 + [0.0] * 3 + [1.0] * 3
+    assert set(frame["tenant"]) == {"speech", "vision"}
+    assert report.skipped == {"ended": 1, "held by their users or by administrators": 1}
+    assert report.bad == {"AllocTRES must have GPUs of one type": 1}
+    _, report = SlurmTrace().read(QUEUE)
+    assert report.kept == 10  # job 6 has no limit
+
+
+def test_a_queue_of_newer_versions_is_read(write):
+    """Numbers are objects there, states lists; GPUs may not be accounted for."""
+
+    def number(value):
+        return {"set": True, "infinite": False, "number": value}
+
+    job = {
+        "job_id": 5, "job_state": ["RUNNING"], "submit_time": number(1709539200), "time_limit": number(90),
+        "eligible_time": number(1709539200), "array_job_id": number(0), "array_task_id": {"set": False}, "name": "a",
+        "tres_req_str": "cpu=4", "tres_per_node": "gres/gpu:a100=2", "node_count": number(3), "user_name": "ann",
+    }  # fmt: skip
+    array = job | {"job_id": 9, "array_job_id": number(9), "array_task_string": "0,4-8:2%3", "job_state": ["PENDING"]}
+    array |= {"dependency": "afterok:5(unfulfilled),afterany:77", "tres_per_node": "", "tres_per_job": "gres:gpu:7"}
+    frame, report = SlurmTrace(gpu_types={"a100": "A100"}).read(write("queue.json", json.dumps({"jobs": [job, array]})))
+    assert frame["id"].tolist() == ["5", "9_0", "9_4", "9_6", "9_8"]
+    assert frame["num_gpus"].tolist() == [6, 7, 7, 7, 7]
+    assert frame["duration"].tolist() == [5400.0] * 5
+    assert frame["dependency"].tolist() == ["", *["afterok:5"] * 4]
+    assert "4 dependencies are not enforced, as of job '77' is not submitted" in "".join(report.notes)
 
 
 TERMINAL = "       JobID    State              Submit \n------------ -------- ------------------- \n101 COMPLETED x\n"

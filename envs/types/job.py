@@ -18,7 +18,7 @@ class JobSpec:
 
     Raises:
         MurmurationError: numbers of GPUs or batch sizes are not whole or not in order, the submission is negative or
-            after `LATEST_SUBMISSION`, the work or the time limit is not positive, or the priority is not finite.
+            after `LATEST_SUBMISSION`, the work or the time limit is not positive, or the priority or nice is not finite.
     """
 
     id: JobId
@@ -38,6 +38,8 @@ class JobSpec:
     constraints: Constraints = NO_CONSTRAINTS  # where it may run; those in the name of its model if none are given
     time_limit: Seconds = math.inf  # the longest time for which it may hold GPUs; it ends there. Infinite: none
     priority: float = 0.0  # as its user or cluster states it; shown, not enforced
+    qos: str = ""  # quality of service, by name; its tenant is what Slurm calls the account
+    nice: float = 0.0  # what its user takes off its priority
 
     def __post_init__(self) -> None:
         constraints = self.constraints or constraints_of(self.model)
@@ -68,8 +70,9 @@ class JobSpec:
             raise MurmurationError(
                 f"job {self.name or self.id}: time_limit is {self.time_limit} s; it must be positive, or inf for none"
             )
-        if not math.isfinite(self.priority):
-            raise MurmurationError(f"job {self.name or self.id}: priority is {self.priority}; it must be finite")
+        for name in ("priority", "nice"):
+            if not math.isfinite(getattr(self, name)):
+                raise MurmurationError(f"job {self.name or self.id}: {name} is {getattr(self, name)}; it must be finite")
         # NaN is allowed: it means that the work is hidden from the scheduler (see envs.scheduling).
         if self.work <= 0 or math.isinf(self.work):
             raise MurmurationError(

@@ -83,7 +83,7 @@ class Assembly:
         if "tenant" in frame:
             codes, found = frame["tenant"].factorize(sort=True)
             table["tenant"], tenants = codes, tuple(str(tenant) for tenant in found)
-        for column in ("guaranteed", "priority", *(("time_limit",) if self.limits == "trace" else ())):
+        for column in ("guaranteed", "priority", "nice", *(("time_limit",) if self.limits == "trace" else ())):
             if column in frame:
                 table[column] = frame[column].to_numpy()
         asked = (*constrained.notes(), *_note_limits(table["time_limit"]))
@@ -97,6 +97,7 @@ class Assembly:
             plans=tuple(frame["plan"]) if "plan" in frame else (),
             users=texts_of(frame, "user"),
             ids=texts_of(frame, "id"),
+            qos=texts_of(frame, "qos"),
         )
 
     def _fractions(self, frame: "pd.DataFrame") -> tuple[FloatArray, tuple[str, ...]]:

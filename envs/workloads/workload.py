@@ -43,6 +43,7 @@ JOB_COLUMNS = np.dtype(
         ("guaranteed", np.bool_),
         ("time_limit", np.float64),  # seconds on GPUs after which the job ends; 0 for none
         ("priority", np.float64),  # shown, not enforced
+        ("nice", np.float64),
     ]
 )
 NEUTRAL: dict[str, float] = {"duration": np.nan}  # what a column holds that is not used; 0 or false in all others
@@ -80,13 +81,14 @@ class Workload:
     notes: tuple[str, ...] = field(default=())  # printed with results: skipped rows, assigned models
     users: Sequence[str] = ()  # who submitted each job, one per row; may be empty
     ids: Sequence[str] = ()  # of each job in its trace, one per row, shown in messages; may be empty
+    qos: Sequence[str] = ()  # quality of service of each job, one per row; may be empty
 
     def __post_init__(self) -> None:
         if self.jobs.dtype != JOB_COLUMNS:
             raise TraceError(f"workload {self.name}: the dtype of jobs is {self.jobs.dtype}; it must be JOB_COLUMNS")
         if len(self.jobs) == 0:
             raise TraceError(f"workload {self.name}: has no jobs; widen its slice")
-        for column in ("names", "plans", "users", "ids"):
+        for column in ("names", "plans", "users", "ids", "qos"):
             given = getattr(self, column)
             if given and len(given) != len(self.jobs):
                 raise TraceError(
@@ -138,8 +140,10 @@ class Workload:
             guaranteed=bool(row["guaranteed"]),
             time_limit=float(row["time_limit"]) or np.inf,
             priority=float(row["priority"]),
+            nice=float(row["nice"]),
             name=self.names[job] if self.names else "",
             user=self.users[job] if self.users else "",
+            qos=self.qos[job] if self.qos else "",
         )
 
     @classmethod
@@ -160,6 +164,7 @@ class Workload:
                 "max_batch",
                 "guaranteed",
                 "priority",
+                "nice",
             ):
                 row[column] = getattr(job, column)
             row["time_limit"] = job.time_limit if np.isfinite(job.time_limit) else 0.0
@@ -169,8 +174,10 @@ class Workload:
         names = tuple(job.name for job in ordered)
         plans = tuple(job.plan for job in ordered)
         users = tuple(job.user for job in ordered)
-        found = cls(name, table, models, tenants, names if any(names) else (), plans=plans if any(plans) else ())
-        return replace(found, users=users) if any(users) else found
+        qos = tuple(job.qos for job in ordered)
+        by_job = {"names": names, "plans": plans, "users": users, "qos": qos}
+        given: dict[str, Any] = {column: values for column, values in by_job.items() if any(values)}
+        return cls(name, table, models, tenants, **given)
 
     def slice(
         self,
@@ -197,6 +204,7 @@ class Workload:
             plans=self.plans[first:last],
             users=self.users[first:last],
             ids=self.ids[first:last],
+            qos=self.qos[first:last],
             window=window,
         )
 
@@ -212,7 +220,7 @@ class Workload:
         rows = np.flatnonzero(self.jobs["tenant"] == tenant).tolist()
         by_job: dict[str, Any] = {
             column: [values[row] for row in rows]
-            for column in ("names", "plans", "users", "ids")
+            for column in ("names", "plans", "users", "ids", "qos")
             if (values := getattr(self, column))
         }
         name = f"{self.name}-{as_line(self.tenants[tenant])}"

@@ -35,7 +35,7 @@ FIELDS = (
     *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "gpu_fraction", "min_gpus", "max_gpus"),
     *("gpu_type", "cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
     *("pool", "features", "max_nodes", "num_nodes", "gpus_per_node", "exclusive", "gpu_memory", "mig_profile"),
-    *("time_limit", "priority"),
+    *("time_limit", "priority", "nice", "qos"),
 )
 
 LABELS = re.compile(r"[A-Za-z0-9_.\-,+;& ]*", re.ASCII)  # a list of names
@@ -54,7 +54,7 @@ class CsvTrace:
     use. `gpu_fraction` is what a job of one GPU asks of it, see `envs.performance.slices`. `name` is what jobs of one
     kind share, such as a script; each job has an `id` of its own, which messages show. `pool` and `gpu_type` say where
     a job ran, and `features` to `mig_profile` what it asks of its nodes (`envs.types.Constraints`). `time_limit` is the
-    longest time for which it may hold GPUs; `priority` is shown, not enforced. A row with a field
+    longest time for which it may hold GPUs; `priority` is shown, not enforced. `qos` and `nice` are for `scheduler=slurm`. A row with a field
     that cannot be read, or is out of range, is bad: it is left out, counted, and named in the report.
 
     Args:
@@ -201,7 +201,7 @@ class CsvTrace:
         for name, ours in (("model", self.models), ("gpu_type", self.gpu_types)):
             if self._has(name):
                 jobs[name] = self._named(table, name, ours)
-        for name in ("tenant", "user", "name", "id"):
+        for name in ("tenant", "user", "name", "id", "qos"):
             if self._has(name):
                 jobs[name] = table.text(self._column(name))
         if self._has("guaranteed"):
@@ -211,7 +211,7 @@ class CsvTrace:
     def _stated(self, table: TraceTable) -> dict[str, FloatArray]:
         """Return time limits, in seconds, and priorities; empty cells are 0, which states nothing."""
         found: dict[str, FloatArray] = {}
-        for name, low, high in (("time_limit", 0.0, MAX_SECONDS), ("priority", -1e12, 1e12)):
+        for name, low, high in (("time_limit", 0.0, MAX_SECONDS), ("priority", -1e12, 1e12), ("nice", -1e12, 1e12)):
             if self._has(name):
                 column, scale = self._column(name), TIME_UNITS[self._unit(name)] if name == "time_limit" else 1.0
                 table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))

@@ -161,29 +161,29 @@ def plan_start(
     world: World, queue: Queue, site: Site, rules: Rules, memory: Memory, j: int
 ) -> tuple[float, int]:
     """Return the earliest start of a job for its whole limit, and how many nodes were chosen; infinite if none."""
-    now = world.episode[0].time
+    now, kind, passes = world.episode[0].time, queue.kind[j], memory.state[0].passes
     until, limit, at, head = now + rules.window, queue.limit[j], now, 0
-    while True:
-        while memory.end[head] <= at:
+    if memory.planned[kind] == passes:
+        at = memory.resume[kind]
+    memory.planned[kind] = passes
+    memory.resume[kind] = np.inf
+    while at < np.inf:
+        while head >= 0 and memory.end[head] <= at:
             head = memory.after[head]
-        later = memory.end[head] if memory.end[head] < until else np.inf
+        later = memory.end[head] if head >= 0 and memory.end[head] < until else np.inf
         find_usable(queue, memory, j, head, at + limit)
         time, count = find_earliest(world, queue, site, memory, j)
         start = max(time, at)
-        if start <= now:
-            return start, count
-        if start > later:
+        if start > now and start > later:
             at = later
-        elif time == np.inf:
-            return np.inf, 0
-        elif start > until or not is_promised(world, rules, memory, start, limit, count):
+        elif start > until:
+            break
+        elif start <= now or not is_promised(world, rules, memory, start, limit, count):
+            memory.resume[kind] = at
             return start, count
-        elif start > at:
-            at = start
-        elif later < np.inf:
-            at = later
         else:
-            return np.inf, 0
+            at = start if start > at else later
+    return np.inf, 0
 
 
 @leaf
@@ -217,17 +217,28 @@ def reserve(world: World, rules: Rules, memory: Memory, start: float, limit: flo
 
 
 @leaf
-def find_last_candidate(world: World, queue: Queue, site: Site, memory: Memory) -> int:
-    """Return the place of the last waiting job whose GPUs are free now; no job behind it can start. -1 if none."""
-    for place in range(memory.state[0].num_waiting - 1, -1, -1):
-        j = memory.waiting[place]
-        size = world.jobs[j].num_gpus
-        for n in range(len(site.total)):
-            gpu_type, free = site.gpu_types[n], world.nodes[n].free
-            whole = size > site.largest[gpu_type] and free == site.total[n]  # one of several nodes
-            if queue.types[j, gpu_type] and (free >= size or whole):
-                return place
-    return -1
+def could_start(world: World, queue: Queue, site: Site, memory: Memory, j: int) -> bool:
+    """Return whether a node with enough free GPUs is promised to nobody for a job's limit; False is final."""
+    kind, passes = queue.kind[j], memory.state[0].passes
+    if memory.stuck[kind] == passes:
+        return False
+    size, now = world.jobs[j].num_gpus, world.episode[0].time
+    find_usable(queue, memory, j, 0, now + queue.limit[j])
+    for n in range(len(site.total)):
+        free = world.nodes[n].free
+        whole = size > site.largest[site.gpu_types[n]] and free == site.total[n]  # one of several nodes
+        if (free >= size or whole) and is_in(memory.usable, n):
+            return True
+    memory.stuck[kind] = passes
+    return False
+
+
+@leaf
+def find_last_candidate(world: World, queue: Queue, site: Site, memory: Memory, last: int) -> int:
+    """Return the place of the last waiting job, up to one, that could start now; -1 if none. Others need no plan."""
+    while last >= 0 and not could_start(world, queue, site, memory, memory.waiting[last]):
+        last -= 1
+    return last
 
 
 @leaf
@@ -239,6 +250,7 @@ def begin_plan(world: World, queue: Queue, rules: Rules, memory: Memory) -> None
     memory.begin[0], memory.end[0], memory.after[0] = now, now + rules.window, -1
     memory.unpromised[0, :] = (1 << BITS) - 1
     memory.state[0].num_spans = 1
+    memory.state[0].passes += 1
     memory.reserved[:] = 0
     memory.by_part[:] = 0
     memory.by_user[:] = 0
@@ -249,12 +261,12 @@ def run_backfill(world: World, queue: Queue, site: Site, rules: Rules, memory: M
     """Plan a start for waiting jobs in order of priority; those that can start now do."""
     if world.episode[0].num_free == 0:
         return
-    last = find_last_candidate(world, queue, site, memory)
-    if last < 0:
-        return
     begin_plan(world, queue, rules, memory)
     now, tested = world.episode[0].time, 0
-    for place in range(last + 1):
+    last = find_last_candidate(world, queue, site, memory, memory.state[0].num_waiting - 1)
+    for place in range(memory.state[0].num_waiting):
+        if place > last or world.episode[0].num_free == 0:
+            break
         j = memory.waiting[place]
         user, partition, limit = queue.user[j], queue.partition[j], queue.limit[j]
         if tested >= rules.tests:
@@ -269,6 +281,7 @@ def run_backfill(world: World, queue: Queue, site: Site, rules: Rules, memory: M
             place_job(world, memory, j, count)
             for i in range(count):
                 note_free_times(world, queue, rules, memory, memory.nodes[i])
+            last = find_last_candidate(world, queue, site, memory, last)
         elif start > now + rules.window or 0 < rules.reserves <= memory.reserved[partition]:
             continue
         elif memory.state[0].num_spans >= rules.tests:
@@ -276,4 +289,5 @@ def run_backfill(world: World, queue: Queue, site: Site, rules: Rules, memory: M
         else:
             memory.reserved[partition] += 1
             reserve(world, rules, memory, start, limit, count)
+            last = find_last_candidate(world, queue, site, memory, last)
     drop_started(world, memory)

@@ -113,9 +113,10 @@ def play_whole(simulator: SimulatedEpisode, settings: SlurmSettings) -> bool:
     table = JobTable(settings, cluster)
     for job in workload:
         table.add(job)
-    runs = (simulator.table.consolidated() > 0)[jobs["model"][: len(workload)], :, jobs["num_gpus"][: len(workload)]]
+    sizes, models = (jobs[name][: len(workload)].copy() for name in ("num_gpus", "model"))
+    runs = (simulator.table.consolidated() > 0)[models, :, sizes]
     types = np.array([table.may_use(job, row) for job, row in enumerate(runs)], np.bool_)
-    rules, queue = rules_of(settings), queue_of(table, types, settings)
+    rules, queue = rules_of(settings), queue_of(table, sizes, types, settings)
     site = site_of(cluster, table.node_weights)
     memory = memory_of(queue, rules, cluster, len(simulator.state.serving[0]))
     usage = Usage(settings, table)

@@ -38,6 +38,7 @@ class Queue(NamedTuple):
 
     Attributes:
         tier, association, user, partition: int64[num_jobs].
+        kind: int64[num_jobs], equal for jobs with the same partition, GPUs, limit and types.
         limit, fixed: float64[num_jobs].
         types: bool[num_jobs, num_gpu_types], the types that a job may use.
         lln: bool[num_partitions], whether least loaded nodes come first.
@@ -48,6 +49,7 @@ class Queue(NamedTuple):
     association: IntArray
     user: IntArray
     partition: IntArray
+    kind: IntArray
     limit: FloatArray
     fixed: FloatArray
     types: BoolArray
@@ -74,6 +76,7 @@ STATE = np.dtype(
             ("ranked", np.int64),  # whether factors are up to date in this round
             ("begun", np.int64),
             ("num_spans", np.int64),
+            ("passes", np.int64),  # backfill passes so far
         ],
     ),
     align=True,
@@ -105,6 +108,9 @@ class Memory(NamedTuple):
         type_words: int64[num_gpu_types, words], the nodes of each type.
         reserved, by_part: int64[num_partitions], of this pass.
         by_user: int64[num_users].
+        planned: int64[num_kinds], the last pass in which a job of the kind was planned.
+        resume: float64[num_kinds], where that search ended: plans only fill, so the next one begins there.
+        stuck: int64[num_kinds], the last pass in which no job of the kind could start at once.
     """
 
     state: Records
@@ -132,6 +138,9 @@ class Memory(NamedTuple):
     reserved: IntArray
     by_part: IntArray
     by_user: IntArray
+    planned: IntArray
+    resume: FloatArray
+    stuck: IntArray
 
 
 def rules_of(settings: SlurmSettings) -> Rules:
@@ -156,12 +165,21 @@ def rules_of(settings: SlurmSettings) -> Rules:
     )
 
 
-def queue_of(table: JobTable, types: BoolArray, settings: SlurmSettings) -> Queue:
-    """Return a table of jobs for compiled code."""
+def queue_of(table: JobTable, sizes: IntArray, types: BoolArray, settings: SlurmSettings) -> Queue:
+    """Return a table of jobs for compiled code.
+
+    Args:
+        table: the jobs.
+        sizes: int64[num_jobs], GPUs of each.
+        types: bool[num_jobs, num_gpu_types], the types that each may use.
+        settings: the settings in force.
+    """
     ints: Any = (np.array(getattr(table, name), np.int64) for name in ("tier", "association", "user", "partition"))
     floats: Any = (np.array(getattr(table, name), np.float64) for name in ("limit", "fixed"))
+    alike = np.column_stack([table.partition, sizes, table.limit, types])
+    kind = np.unique(alike, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     lln = np.array([settings.lln or part.lln for part in table.partitions], np.bool_)
-    return Queue(*ints, *floats, types, lln, np.array(table.partition_types, np.bool_))
+    return Queue(*ints, kind, *floats, types, lln, np.array(table.partition_types, np.bool_))
 
 
 def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> Memory:
@@ -206,4 +224,7 @@ def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> M
         reserved=np.zeros(len(queue.lln), np.int64),
         by_part=np.zeros(len(queue.lln), np.int64),
         by_user=np.zeros(int(queue.user.max()) + 1, np.int64),
+        planned=np.zeros(int(queue.kind.max()) + 1, np.int64),
+        resume=np.zeros(int(queue.kind.max()) + 1),
+        stuck=np.zeros(int(queue.kind.max()) + 1, np.int64),
     )

@@ -7,6 +7,7 @@ from baselines.slurm.nodes import Site
 from baselines.slurm.passes import choose, drop_started, place_job
 from envs.simulation.compiled.jit import leaf, part
 from envs.simulation.world.arrays import World
+from envs.types import IntArray
 
 
 @leaf
@@ -40,7 +41,7 @@ def note_free_times(world: World, queue: Queue, rules: Rules, memory: Memory, n:
 
 
 @leaf
-def is_in(words: np.ndarray, n: int) -> bool:
+def is_in(words: IntArray, n: int) -> bool:
     """Return whether a node is in a set of nodes."""
     return bool((words[n // BITS] >> (n % BITS)) & 1)
 
@@ -59,7 +60,7 @@ def choose_at(site: Site, queue: Queue, memory: Memory, j: int, size: int, time:
 
 @leaf
 def middle_time(site: Site, memory: Memory, low: float, high: float) -> float:
-    """Return a time between two others, in the middle of those at which usable nodes get free GPUs; infinite if none."""
+    """Return the middle one of the times between two others at which usable nodes get free GPUs; infinite if none."""
     count = 0
     for n in range(len(site.total)):
         if is_in(memory.usable, n):
@@ -77,19 +78,18 @@ def middle_time(site: Site, memory: Memory, low: float, high: float) -> float:
 
 
 @leaf
-def earliest_on_several(site: Site, queue: Queue, memory: Memory, j: int, size: int, now: float) -> float:
-    """Return the first time at which a job finds room that may need several nodes; infinite if there is none."""
+def earliest_on_several(site: Site, queue: Queue, memory: Memory, j: int, size: int, now: float, until: float) -> float:
+    """Return the first time at which a job finds room that may need several nodes; infinite if none until a time."""
+    if choose_at(site, queue, memory, j, size, until) == 0:
+        return np.inf
     if choose_at(site, queue, memory, j, size, now) > 0:
         return now
-    low, high, last = now, np.inf, now
+    low, high = now, now
     for n in range(len(site.total)):
         if is_in(memory.usable, n):
             for free in range(1, site.total[n] + 1):
-                if memory.when[n, free] < np.inf:
-                    last = max(last, memory.when[n, free])
-    if choose_at(site, queue, memory, j, size, last) == 0:
-        return np.inf
-    high = last
+                if memory.when[n, free] <= until:
+                    high = max(high, memory.when[n, free])
     while True:  # feasible at `high`, not at `low`
         time = middle_time(site, memory, low, high)
         if time == np.inf:
@@ -100,23 +100,43 @@ def earliest_on_several(site: Site, queue: Queue, memory: Memory, j: int, size: 
             low = time
 
 
-@part
-def find_earliest(world: World, queue: Queue, site: Site, memory: Memory, j: int) -> tuple[float, int]:
-    """Return the first time at which a job finds room on usable nodes, and how many nodes were chosen then."""
-    size, now = world.jobs[j].num_gpus, world.episode[0].time
+@leaf
+def seed_usable(site: Site, queue: Queue, memory: Memory, j: int, size: int, until: float) -> None:
+    """Write the nodes of a job's types on which so many GPUs get free until a time."""
+    memory.usable[:] = 0
+    for n in range(len(site.total)):
+        if queue.types[j, site.gpu_types[n]] and size <= site.total[n] and memory.when[n, size] <= until:
+            memory.usable[n // BITS] |= 1 << (n % BITS)
+
+
+@leaf
+def needs_several(site: Site, queue: Queue, j: int, size: int) -> bool:
+    """Return whether a job may need several nodes of one of its types."""
     several = False
     for gpu_type in range(len(site.largest)):
         several |= queue.types[j, gpu_type] and size > site.largest[gpu_type]
-    time = np.inf
+    return several
+
+
+@part
+def find_earliest(
+    world: World, queue: Queue, site: Site, memory: Memory, j: int, several: bool, head: int, at: float, until: float
+) -> float:
+    """Return when a job first finds room, until a time, on nodes promised to nobody for its limit from `at` on.
+
+    It leaves these nodes in `memory.usable`. Infinite if there is no room until then.
+    """
+    size, now = world.jobs[j].num_gpus, world.episode[0].time
+    seed_usable(site, queue, memory, j, 0 if several else size, until)
+    if not keep_unpromised(memory, head, at + queue.limit[j]):
+        return np.inf
     if several:
-        time = earliest_on_several(site, queue, memory, j, size, now)
-    else:
-        for n in range(len(site.total)):
-            if size <= site.total[n] and memory.when[n, size] < time and is_in(memory.usable, n):
-                time = memory.when[n, size]
-    if time == np.inf:
-        return np.inf, 0
-    return time, choose_at(site, queue, memory, j, size, time)
+        return earliest_on_several(site, queue, memory, j, size, now, until)
+    time = np.inf
+    for n in range(len(site.total)):
+        if size <= site.total[n] and memory.when[n, size] < time and is_in(memory.usable, n):
+            time = memory.when[n, size]
+    return time
 
 
 @leaf
@@ -141,47 +161,55 @@ def is_promised(world: World, rules: Rules, memory: Memory, start: float, limit:
 
 
 @leaf
-def find_usable(queue: Queue, memory: Memory, j: int, head: int, until: float) -> None:
-    """Write the nodes of a job's types that are promised to no other job from a span on until a time."""
-    for word in range(len(memory.usable)):
-        usable = 0
-        for gpu_type in range(len(memory.closed)):
-            if queue.types[j, gpu_type]:
-                usable |= memory.type_words[gpu_type, word]
-        memory.usable[word] = usable
-    span = head
-    while span >= 0 and memory.begin[span] <= until:
+def keep_unpromised(memory: Memory, head: int, until: float) -> bool:
+    """Take the nodes out of `memory.usable` that are promised from a span on until a time; return whether some stay."""
+    span, some = head, True
+    while span >= 0 and memory.begin[span] <= until and some:
+        some = False
         for word in range(len(memory.usable)):
             memory.usable[word] &= memory.unpromised[span, word]
+            some |= memory.usable[word] != 0
         span = memory.after[span]
+    return some
+
+
+@leaf
+def take_up(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory, j: int, several: bool) -> float:
+    """Return from when on to look for a start of a job: where the last search for its kind ended in this pass."""
+    now, kind, passes = world.episode[0].time, queue.kind[j], memory.state[0].passes
+    if memory.planned[kind] == passes:
+        return float(memory.resume[kind])
+    memory.planned[kind] = passes
+    memory.soonest[kind] = find_earliest(world, queue, site, memory, j, several, -1, now, now + rules.window)
+    return now
 
 
 @part
-def plan_start(
-    world: World, queue: Queue, site: Site, rules: Rules, memory: Memory, j: int
-) -> tuple[float, int]:
+def plan_start(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory, j: int) -> tuple[float, int]:
     """Return the earliest start of a job for its whole limit, and how many nodes were chosen; infinite if none."""
-    now, kind, passes = world.episode[0].time, queue.kind[j], memory.state[0].passes
-    until, limit, at, head = now + rules.window, queue.limit[j], now, 0
-    if memory.planned[kind] == passes:
-        at = memory.resume[kind]
-    memory.planned[kind] = passes
+    now, kind, size = world.episode[0].time, queue.kind[j], world.jobs[j].num_gpus
+    until, limit, head = now + rules.window, queue.limit[j], 0
+    several = needs_several(site, queue, j, size)
+    at = take_up(world, queue, site, rules, memory, j, several)
     memory.resume[kind] = np.inf
     while at < np.inf:
         while head >= 0 and memory.end[head] <= at:
             head = memory.after[head]
         later = memory.end[head] if head >= 0 and memory.end[head] < until else np.inf
-        find_usable(queue, memory, j, head, at + limit)
-        time, count = find_earliest(world, queue, site, memory, j)
+        if memory.soonest[kind] > later:  # even if nothing were promised
+            at = later
+            continue
+        time = find_earliest(world, queue, site, memory, j, several, head, at, min(later, until))
         start = max(time, at)
         if start > now and start > later:
             at = later
         elif start > until:
             break
-        elif start <= now or not is_promised(world, rules, memory, start, limit, count):
-            memory.resume[kind] = at
-            return start, count
         else:
+            count = choose_at(site, queue, memory, j, size, time)
+            if start <= now or not is_promised(world, rules, memory, start, limit, count):
+                memory.resume[kind] = at
+                return start, count
             at = start if start > at else later
     return np.inf, 0
 
@@ -223,12 +251,14 @@ def could_start(world: World, queue: Queue, site: Site, memory: Memory, j: int) 
     if memory.stuck[kind] == passes:
         return False
     size, now = world.jobs[j].num_gpus, world.episode[0].time
-    find_usable(queue, memory, j, 0, now + queue.limit[j])
+    memory.usable[:] = 0
     for n in range(len(site.total)):
-        free = world.nodes[n].free
-        whole = size > site.largest[site.gpu_types[n]] and free == site.total[n]  # one of several nodes
-        if (free >= size or whole) and is_in(memory.usable, n):
-            return True
+        gpu_type, free = site.gpu_types[n], world.nodes[n].free
+        whole = size > site.largest[gpu_type] and free == site.total[n]  # one of several nodes
+        if (free >= size or whole) and queue.types[j, gpu_type]:
+            memory.usable[n // BITS] |= 1 << (n % BITS)
+    if keep_unpromised(memory, 0, now + queue.limit[j]):
+        return True
     memory.stuck[kind] = passes
     return False
 

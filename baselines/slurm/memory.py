@@ -105,11 +105,11 @@ class Memory(NamedTuple):
         after: int64[num_spans], the span that follows; -1 for none.
         unpromised: int64[num_spans, words], nodes that no job is promised in a span.
         usable: int64[words], nodes.
-        type_words: int64[num_gpu_types, words], the nodes of each type.
         reserved, by_part: int64[num_partitions], of this pass.
         by_user: int64[num_users].
         planned: int64[num_kinds], the last pass in which a job of the kind was planned.
         resume: float64[num_kinds], where that search ended: plans only fill, so the next one begins there.
+        soonest: float64[num_kinds], in that pass, when a job of the kind would have room if nothing were promised.
         stuck: int64[num_kinds], the last pass in which no job of the kind could start at once.
     """
 
@@ -134,12 +134,12 @@ class Memory(NamedTuple):
     after: IntArray
     unpromised: IntArray
     usable: IntArray
-    type_words: IntArray
     reserved: IntArray
     by_part: IntArray
     by_user: IntArray
     planned: IntArray
     resume: FloatArray
+    soonest: FloatArray
     stuck: IntArray
 
 
@@ -195,9 +195,6 @@ def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> M
     spans, words = min(rules.tests, 2 * jobs) + 6, -(-nodes // BITS)
     state: Any = np.zeros(1, STATE).view(np.recarray)
     state["due"], state["request"], state["calculated"], state["tested_all"] = np.inf, -1.0, -1, -1
-    type_words = np.zeros((len(cluster.gpu_types), words), np.int64)
-    for node, gpu_type in enumerate(cluster.node_types.tolist()):
-        type_words[gpu_type, node // BITS] |= 1 << (node % BITS)
     return Memory(
         state=state,
         factors=np.zeros(int(queue.association.max()) + 1),
@@ -220,11 +217,11 @@ def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> M
         after=np.zeros(spans, np.int64),
         unpromised=np.zeros((spans, words), np.int64),
         usable=np.zeros(words, np.int64),
-        type_words=type_words,
         reserved=np.zeros(len(queue.lln), np.int64),
         by_part=np.zeros(len(queue.lln), np.int64),
         by_user=np.zeros(int(queue.user.max()) + 1, np.int64),
         planned=np.zeros(int(queue.kind.max()) + 1, np.int64),
         resume=np.zeros(int(queue.kind.max()) + 1),
+        soonest=np.zeros(int(queue.kind.max()) + 1),
         stuck=np.zeros(int(queue.kind.max()) + 1, np.int64),
     )

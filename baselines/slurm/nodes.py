@@ -32,14 +32,16 @@ def site_of(cluster: ClusterSpec, weights: FloatArray) -> Site:
     """Return the nodes of a cluster with the weights of their types."""
     gpu_types, total = cluster.node_types.copy(), cluster.node_gpus.copy()
     largest = np.array([total[gpu_types == each].max() for each in range(len(cluster.gpu_types))])
-    return Site(gpu_types, total, largest, weights, np.argsort(weights, kind="stable"), np.argsort(-total, kind="stable"))
+    return Site(
+        gpu_types, total, largest, weights, np.argsort(weights, kind="stable"), np.argsort(-total, kind="stable")
+    )
 
 
 def choose_nodes(site: Site, types: BoolArray, lln: bool, size: int, free: IntArray) -> Gpus:
     """Return GPUs by node for a job; empty if there is no room.
 
     One node is taken if one has room. A job larger than every node of a type takes wholly free nodes of one type, the
-    largest first, and one further node for the rest. Slurm would also take more nodes than needed, and of several types.
+    largest first, and one further node for the rest. Slurm would also take more nodes, and of several types.
 
     Args:
         site: the nodes.

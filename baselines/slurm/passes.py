@@ -216,5 +216,3 @@ def begin_to_watch(world: World, memory: Memory) -> None:
         memory.began[j] = world.episode[0].time
         hold(memory, j)
         j = next_member(world.running, len(world.jobs), j + 1)
-
-

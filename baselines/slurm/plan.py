@@ -1,5 +1,6 @@
 """The plan of a backfill pass: until when nodes are promised to jobs that wait."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 
@@ -77,7 +78,7 @@ class Plan:
         spans: list[tuple[Seconds, Seconds, BoolArray]] = []
         for begin, end, unpromised in self.spans:
             cuts = [begin, *(cut for cut in (first, last) if begin < cut < end), end]
-            spans += [(a, b, unpromised.copy()) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+            spans += [(a, b, unpromised.copy()) for a, b in itertools.pairwise(cuts)]
         for begin, end, unpromised in spans:
             if begin >= first and end <= last:
                 unpromised[list(gpus)] = False

@@ -120,7 +120,7 @@ class SlurmSettings:
             f"{self.bf_window / 60:g} min, resolution {self.bf_resolution:g} s"
             if self.backfill
             else "backfill: none",
-            f"nodes: {'least loaded' if self.lln else 'packed'}, lowest weight first ({_list(self.weights) or 'equal'})",
+            f"nodes: {'least loaded' if self.lln else 'packed'}; weights {_list(self.weights) or 'equal'}",
             f"preemption: {f'by {self.preempt_type}, {self.preempt_mode}' if self.preempts else 'none'}",
         ]
         lines += [

@@ -18,7 +18,7 @@ class JobSpec:
 
     Raises:
         MurmurationError: numbers of GPUs or batch sizes are not whole or not in order, the submission is negative or
-            after `LATEST_SUBMISSION`, the work or the time limit is not positive, or the priority or nice is not finite.
+            after `LATEST_SUBMISSION`, the work or the time limit is not positive, or priority or nice is not finite.
     """
 
     id: JobId
@@ -72,7 +72,8 @@ class JobSpec:
             )
         for name in ("priority", "nice"):
             if not math.isfinite(getattr(self, name)):
-                raise MurmurationError(f"job {self.name or self.id}: {name} is {getattr(self, name)}; it must be finite")
+                value = getattr(self, name)
+                raise MurmurationError(f"job {self.name or self.id}: {name} is {value}; it must be finite")
         # NaN is allowed: it means that the work is hidden from the scheduler (see envs.scheduling).
         if self.work <= 0 or math.isinf(self.work):
             raise MurmurationError(

@@ -237,7 +237,8 @@ class Snapshot(SimulatedEpisode):
         for row, job in zip(rows, jobs, strict=True):
             for name in ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch"):
                 row[name] = getattr(job, name)
-            row["guaranteed"], row["priority"], row["nice"], row["duration"] = job.guaranteed, job.priority, job.nice, np.nan
+            row["guaranteed"], row["priority"], row["nice"] = job.guaranteed, job.priority, job.nice
+            row["duration"] = np.nan
             row["time_limit"] = job.time_limit if np.isfinite(job.time_limit) else 0.0
             row["model"], row["tenant"] = models.index(job.model), tenants.index(job.tenant)
         return rows

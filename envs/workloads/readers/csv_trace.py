@@ -54,7 +54,7 @@ class CsvTrace:
     use. `gpu_fraction` is what a job of one GPU asks of it, see `envs.performance.slices`. `name` is what jobs of one
     kind share, such as a script; each job has an `id` of its own, which messages show. `pool` and `gpu_type` say where
     a job ran, and `features` to `mig_profile` what it asks of its nodes (`envs.types.Constraints`). `time_limit` is the
-    longest time for which it may hold GPUs; `priority` is shown, not enforced. `qos` and `nice` are for `scheduler=slurm`. A row with a field
+    longest time for which it may hold GPUs; `priority`, `qos` and `nice` are shown, not enforced. A row with a field
     that cannot be read, or is out of range, is bad: it is left out, counted, and named in the report.
 
     Args:

@@ -21,8 +21,8 @@ class TraceReader(Protocol):
     file). It may have `model` (a name), `work` (samples), `tenant`, `user`, `name` (which jobs of one kind share), `id`
     (of one job, for messages), `guaranteed`, `gpu_type`, `gpu_fraction` (of its one GPU that a job asks for),
     `pool` and other columns that constrain it (`envs.workloads.constraining`), `time_limit` (s, 0 for none),
-    `priority`, `nice`, `qos`, `min_gpus`, `max_gpus` and `plan` (an `ExecutionPlan` or None). Columns that a trace lacks are assigned
-    later, with a note in the results.
+    `priority`, `nice`, `qos`, `min_gpus`, `max_gpus` and `plan` (an `ExecutionPlan` or None). Columns that a trace
+    lacks are assigned later, with a note in the results.
     """
 
     @property

@@ -175,28 +175,28 @@ def keep_unpromised(memory: Memory, head: int, until: float) -> bool:
 
 @leaf
 def take_up(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory, j: int, several: bool) -> float:
-    """Return from when on to look for a start of a job: where the last search for its kind ended in this pass."""
-    now, kind, passes = world.episode[0].time, queue.kind[j], memory.state[0].passes
-    if memory.planned[kind] == passes:
-        return float(memory.resume[kind])
-    memory.planned[kind] = passes
-    memory.soonest[kind] = find_earliest(world, queue, site, memory, j, several, -1, now, now + rules.window)
+    """Return from when on to look for a start of a job: where the last search for its group ended in this pass."""
+    now, group, passes = world.episode[0].time, queue.group[j], memory.state[0].passes
+    if memory.planned[group] == passes:
+        return float(memory.resume[group])
+    memory.planned[group] = passes
+    memory.soonest[group] = find_earliest(world, queue, site, memory, j, several, -1, now, now + rules.window)
     return now
 
 
 @part
 def plan_start(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory, j: int) -> tuple[float, int]:
     """Return the earliest start of a job for its whole limit, and how many nodes were chosen; infinite if none."""
-    now, kind, size = world.episode[0].time, queue.kind[j], world.jobs[j].num_gpus
+    now, group, size = world.episode[0].time, queue.group[j], world.jobs[j].num_gpus
     until, limit, head = now + rules.window, queue.limit[j], 0
     several = needs_several(site, queue, j, size)
     at = take_up(world, queue, site, rules, memory, j, several)
-    memory.resume[kind] = np.inf
+    memory.resume[group] = np.inf
     while at < np.inf:
         while head >= 0 and memory.end[head] <= at:
             head = memory.after[head]
         later = memory.end[head] if head >= 0 and memory.end[head] < until else np.inf
-        if memory.soonest[kind] > later:  # even if nothing were promised
+        if memory.soonest[group] > later:  # even if nothing were promised
             at = later
             continue
         time = find_earliest(world, queue, site, memory, j, several, head, at, min(later, until))
@@ -208,7 +208,7 @@ def plan_start(world: World, queue: Queue, site: Site, rules: Rules, memory: Mem
         else:
             count = choose_at(site, queue, memory, j, size, time)
             if start <= now or not is_promised(world, rules, memory, start, limit, count):
-                memory.resume[kind] = at
+                memory.resume[group] = at
                 return start, count
             at = start if start > at else later
     return np.inf, 0
@@ -247,8 +247,8 @@ def reserve(world: World, rules: Rules, memory: Memory, start: float, limit: flo
 @leaf
 def could_start(world: World, queue: Queue, site: Site, memory: Memory, j: int) -> bool:
     """Return whether a node with enough free GPUs is promised to nobody for a job's limit; False is final."""
-    kind, passes = queue.kind[j], memory.state[0].passes
-    if memory.stuck[kind] == passes:
+    group, passes = queue.group[j], memory.state[0].passes
+    if memory.stuck[group] == passes:
         return False
     size, now = world.jobs[j].num_gpus, world.episode[0].time
     memory.usable[:] = 0
@@ -259,7 +259,7 @@ def could_start(world: World, queue: Queue, site: Site, memory: Memory, j: int) 
             memory.usable[n // BITS] |= 1 << (n % BITS)
     if keep_unpromised(memory, 0, now + queue.limit[j]):
         return True
-    memory.stuck[kind] = passes
+    memory.stuck[group] = passes
     return False
 
 

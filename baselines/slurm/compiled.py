@@ -58,7 +58,8 @@ def decide(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory)
     )
     waited = state.num_waiting
     start_in_order(world, queue, site, rules, memory)
-    if episode.time >= state.due and rules.backfill:
+    on_time = np.floor(episode.time / rules.interval) * rules.interval == episode.time
+    if rules.backfill and (episode.time >= state.due or (changed and on_time)):
         state.due = np.inf
         run_backfill(world, queue, site, rules, memory)
         changed = False

@@ -286,7 +286,7 @@ def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         said = re.sub(r"(?<!\\)#.*", "", line).rstrip()
         start = start or number
-        held += said[:-1] + " " if said.endswith("\\") else said
+        held += said[:-1] if said.endswith("\\") else said
         if not said.endswith("\\"):
             if held.strip():
                 yield start, held

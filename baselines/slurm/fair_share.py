@@ -1,10 +1,10 @@
 """Fair share of users, by Fair Tree (https://slurm.schedmd.com/fair_tree.html) or by the classic formula."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from baselines.slurm.settings import ROOT, SlurmSettings
+from baselines.slurm.settings import ROOT, Association, SlurmSettings
 from envs.types import GpuSeconds, Seconds
 
 
@@ -50,17 +50,17 @@ class FairShare:
             if each.user:
                 self._add_user(each.account, each.user, each.shares)
 
-    def _add_account(self, account: str, parents: "dict[str, object] | None" = None) -> Member:
+    def _add_account(self, account: str, known: Mapping[str, Association]) -> Member:
         if account not in self._accounts:
-            known = (parents or {}).get(account)
-            member = self._accounts[account] = Member(getattr(known, "shares", 1.0), False)  # first: ends circles
-            self._add_account(getattr(known, "parent", ROOT), parents).children.append(member)
+            stated = known.get(account, Association(account))
+            member = self._accounts[account] = Member(stated.shares, False)  # before its parent, which ends circles
+            self._add_account(stated.parent, known).children.append(member)
         return self._accounts[account]
 
     def _add_user(self, account: str, user: str, shares: float = 1.0) -> Member:
         if (account, user) not in self._users:
             member = self._users[account, user] = Member(shares, True)
-            self._add_account(account).children.append(member)
+            self._add_account(account, {}).children.append(member)
         return self._users[account, user]
 
     def find(self, account: str, user: str) -> int:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from baselines.slurm.settings import YEAR, Partition, SlurmSettings
-from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, JobId, JobSpec, MurmurationError, Seconds, pools_of
+from envs.types import BoolArray, ClusterSpec, FloatArray, JobId, JobSpec, MurmurationError, Seconds, pools_of
 
 EVERYWHERE = Partition("")  # of jobs without a pool where no partition is the default
 
@@ -139,7 +139,3 @@ class JobTable:
         age = min((now - self.submit[job]) / rules.max_age, 1.0)
         value = self.fixed[job] + rules.weight_age * age + rules.weight_fairshare * fair_share
         return max(int(np.floor(value)), 1)
-
-    def column(self, name: str, kind: type) -> IntArray | FloatArray:
-        """One attribute of all jobs as an array for compiled code."""
-        return np.array(getattr(self, name), kind)

@@ -38,7 +38,7 @@ class Queue(NamedTuple):
 
     Attributes:
         tier, association, user, partition: int64[num_jobs].
-        kind: int64[num_jobs], equal for jobs with the same partition, GPUs, limit and types.
+        group: int64[num_jobs], equal for jobs with the same partition, GPUs, limit and types.
         limit, fixed: float64[num_jobs].
         types: bool[num_jobs, num_gpu_types], the types that a job may use.
         lln: bool[num_partitions], whether least loaded nodes come first.
@@ -49,7 +49,7 @@ class Queue(NamedTuple):
     association: IntArray
     user: IntArray
     partition: IntArray
-    kind: IntArray
+    group: IntArray
     limit: FloatArray
     fixed: FloatArray
     types: BoolArray
@@ -107,10 +107,10 @@ class Memory(NamedTuple):
         usable: int64[words], nodes.
         reserved, by_part: int64[num_partitions], of this pass.
         by_user: int64[num_users].
-        planned: int64[num_kinds], the last pass in which a job of the kind was planned.
-        resume: float64[num_kinds], where that search ended: plans only fill, so the next one begins there.
-        soonest: float64[num_kinds], in that pass, when a job of the kind would have room if nothing were promised.
-        stuck: int64[num_kinds], the last pass in which no job of the kind could start at once.
+        planned: int64[num_groups], the last pass in which a job of the group was planned.
+        resume: float64[num_groups], where that search ended: plans only fill, so the next one begins there.
+        soonest: float64[num_groups], in that pass, when a job of the group would have room if nothing were promised.
+        stuck: int64[num_groups], the last pass in which no job of the group could start at once.
     """
 
     state: Records
@@ -174,12 +174,21 @@ def queue_of(table: JobTable, sizes: IntArray, types: BoolArray, settings: Slurm
         types: bool[num_jobs, num_gpu_types], the types that each may use.
         settings: the settings in force.
     """
-    ints: Any = (np.array(getattr(table, name), np.int64) for name in ("tier", "association", "user", "partition"))
-    floats: Any = (np.array(getattr(table, name), np.float64) for name in ("limit", "fixed"))
     alike = np.column_stack([table.partition, sizes, table.limit, types])
-    kind = np.unique(alike, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    group: IntArray = np.unique(alike, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     lln = np.array([settings.lln or part.lln for part in table.partitions], np.bool_)
-    return Queue(*ints, kind, *floats, types, lln, np.array(table.partition_types, np.bool_))
+    return Queue(
+        tier=np.array(table.tier, np.int64),
+        association=np.array(table.association, np.int64),
+        user=np.array(table.user, np.int64),
+        partition=np.array(table.partition, np.int64),
+        group=group,
+        limit=np.array(table.limit, np.float64),
+        fixed=np.array(table.fixed, np.float64),
+        types=types,
+        lln=lln,
+        of_partition=np.array(table.partition_types, np.bool_),
+    )
 
 
 def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> Memory:
@@ -220,8 +229,8 @@ def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> M
         reserved=np.zeros(len(queue.lln), np.int64),
         by_part=np.zeros(len(queue.lln), np.int64),
         by_user=np.zeros(int(queue.user.max()) + 1, np.int64),
-        planned=np.zeros(int(queue.kind.max()) + 1, np.int64),
-        resume=np.zeros(int(queue.kind.max()) + 1),
-        soonest=np.zeros(int(queue.kind.max()) + 1),
-        stuck=np.zeros(int(queue.kind.max()) + 1, np.int64),
+        planned=np.zeros(int(queue.group.max()) + 1, np.int64),
+        resume=np.zeros(int(queue.group.max()) + 1),
+        soonest=np.zeros(int(queue.group.max()) + 1),
+        stuck=np.zeros(int(queue.group.max()) + 1, np.int64),
     )

@@ -148,7 +148,8 @@ class _Rounds:
         changed = self.seen != (len(view.num_gpus), len(view.running), int(view.capacity.sum()))
         self._start_in_order(view, allocation, order)
         waiting = [job for job in order if allocation.placement(job) is None]
-        if view.time >= self.due and self.rules.backfill:
+        on_time = math.floor(view.time / self.rules.bf_interval) * self.rules.bf_interval == view.time
+        if self.rules.backfill and (view.time >= self.due or (changed and on_time)):
             self.due = math.inf
             self._backfill(view, allocation, waiting)
             waiting = [job for job in waiting if allocation.placement(job) is None]

@@ -102,7 +102,7 @@ class SlurmSettings:
         return self.preempt_type != "none" and any(mode not in ("", "OFF") for mode in modes)
 
     def describe(self) -> list[str]:
-        """Return the settings in force, one short line for each kind."""
+        """Return the settings in force, as short lines."""
         weights = {
             "age": self.weight_age,
             "fair share": self.weight_fairshare,

@@ -4,7 +4,7 @@ import numpy as np
 
 from baselines.slurm.memory import BITS, Memory, Queue, Rules
 from baselines.slurm.nodes import Site
-from baselines.slurm.passes import choose, drop_started, place_job
+from baselines.slurm.passes import choose_free, drop_started, place_job
 from envs.simulation.compiled.jit import leaf, part
 from envs.simulation.world.arrays import World
 from envs.types import IntArray
@@ -55,7 +55,7 @@ def choose_at(site: Site, queue: Queue, memory: Memory, j: int, size: int, time:
             while free < site.total[n] and memory.when[n, free + 1] <= time:
                 free += 1
         memory.free[n] = free
-    return choose(site, queue.types[j], queue.lln[queue.partition[j]], size, memory)
+    return choose_free(site, queue.types[j], queue.lln[queue.partition[j]], size, memory)
 
 
 @leaf
@@ -181,7 +181,7 @@ def take_up(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory
         return float(memory.resume[group])
     memory.planned[group] = passes
     memory.soonest[group] = find_earliest(world, queue, site, memory, j, several, -1, now, now + rules.window)
-    return now
+    return float(now)
 
 
 @part

@@ -5,9 +5,9 @@ import numpy as np
 from baselines.compiled.gang import gangs_of
 from baselines.slurm.backfilling import run_backfill
 from baselines.slurm.job_table import JobTable
-from baselines.slurm.memory import Memory, Queue, Rules, memory_of, queue_of, rules_of
+from baselines.slurm.memory import Memory, Queue, Rules, compiled_rules, memory_of, queue_of
 from baselines.slurm.nodes import Site, site_of
-from baselines.slurm.passes import begin_to_watch, bring_up_to_date, start_in_order
+from baselines.slurm.passes import begin_to_watch, refresh_waiting, start_by_priority
 from baselines.slurm.settings import SlurmSettings
 from baselines.slurm.usage import Usage
 from envs.simulation import SimulatedEpisode
@@ -21,7 +21,7 @@ RANK = 9  # beside the outcomes of the engine: users must be ranked before the r
 
 
 @leaf
-def ask_again(world: World, rules: Rules, memory: Memory, changed: bool) -> None:
+def ask_for_pass(world: World, rules: Rules, memory: Memory, changed: bool) -> None:
     """Ask for the next backfill pass, if one could do something: after a change, or when priorities change."""
     state, now = memory.state[0], world.episode[0].time
     if state.num_waiting == 0 or not rules.backfill:
@@ -47,23 +47,23 @@ def needs_ranks(world: World, queue: Queue, rules: Rules, memory: Memory) -> boo
 
 
 @leaf
-def decide(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory) -> None:
+def decide_in_turn(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory) -> None:
     """Decide one round."""
     state, episode = memory.state[0], world.episode[0]
-    bring_up_to_date(world, queue, rules, memory)
+    refresh_waiting(world, queue, rules, memory)
     changed = (
         state.seen_jobs != episode.next_job
         or state.seen_running != episode.num_running
         or state.seen_up != episode.num_up
     )
     waited = state.num_waiting
-    start_in_order(world, queue, site, rules, memory)
+    start_by_priority(world, queue, site, rules, memory)
     on_time = np.floor(episode.time / rules.interval) * rules.interval == episode.time
     if rules.backfill and (episode.time >= state.due or (changed and on_time)):
         state.due = np.inf
         run_backfill(world, queue, site, rules, memory)
         changed = False
-    ask_again(world, rules, memory, changed)
+    ask_for_pass(world, rules, memory, changed)
     state.seen_jobs, state.seen_up = episode.next_job, episode.num_up
     state.seen_running = episode.num_running + waited - state.num_waiting
     state.ranked = 0
@@ -93,7 +93,7 @@ def play_slurm(world: World, queue: Queue, site: Site, rules: Rules, memory: Mem
                 state.begun = 1
         if needs_ranks(world, queue, rules, memory):
             return RANK
-        decide(world, queue, site, rules, memory)
+        decide_in_turn(world, queue, site, rules, memory)
         state.in_round = 0
 
 
@@ -117,7 +117,7 @@ def play_whole(simulator: SimulatedEpisode, settings: SlurmSettings) -> bool:
     sizes, models = (jobs[name][: len(workload)].copy() for name in ("num_gpus", "model"))
     runs = (simulator.table.consolidated() > 0)[models, :, sizes]
     types = np.array([table.may_use(job, row) for job, row in enumerate(runs)], np.bool_)
-    rules, queue = rules_of(settings), queue_of(table, sizes, types, settings)
+    rules, queue = compiled_rules(settings), queue_of(table, sizes, types, settings)
     site = site_of(cluster, table.node_weights)
     memory = memory_of(queue, rules, cluster, len(simulator.state.serving[0]))
     usage = Usage(settings, table)

@@ -143,7 +143,7 @@ class Memory(NamedTuple):
     stuck: IntArray
 
 
-def rules_of(settings: SlurmSettings) -> Rules:
+def compiled_rules(settings: SlurmSettings) -> Rules:
     """Return the settings for compiled code."""
     return Rules(
         settings.multifactor,

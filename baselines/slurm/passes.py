@@ -33,7 +33,7 @@ def comes_before(queue: Queue, memory: Memory, j: int, other: int) -> bool:
 
 
 @leaf
-def put_in_order(queue: Queue, memory: Memory, j: int, count: int) -> None:
+def put_by_priority(queue: Queue, memory: Memory, j: int, count: int) -> None:
     """Put a job among the first `count` waiting ones, which are in order."""
     place = count
     while place > 0 and comes_before(queue, memory, j, memory.waiting[place - 1]):
@@ -49,12 +49,12 @@ def take_in(world: World, queue: Queue, rules: Rules, memory: Memory, j: int) ->
     memory.priority[j] = priority_of(world, queue, rules, memory, j)
     memory.waits[j] = True
     memory.began[j] = np.nan
-    put_in_order(queue, memory, j, state.num_waiting)
+    put_by_priority(queue, memory, j, state.num_waiting)
     state.num_waiting += 1
 
 
 @part
-def bring_up_to_date(world: World, queue: Queue, rules: Rules, memory: Memory) -> None:
+def refresh_waiting(world: World, queue: Queue, rules: Rules, memory: Memory) -> None:
     """Calculate priorities anew when a period has begun, and take in jobs that were submitted or interrupted."""
     state, episode = memory.state[0], world.episode[0]
     period = int(np.floor(episode.time / rules.calc_period))
@@ -63,7 +63,7 @@ def bring_up_to_date(world: World, queue: Queue, rules: Rules, memory: Memory) -
         for place in range(state.num_waiting):
             j = memory.waiting[place]
             memory.priority[j] = priority_of(world, queue, rules, memory, j)
-            put_in_order(queue, memory, j, place)
+            put_by_priority(queue, memory, j, place)
     queued = episode.num_active - episode.num_running
     first = state.submitted if state.num_waiting + episode.next_job - state.submitted == queued else 0
     j = next_member(world.queued, len(world.jobs), first) if state.num_waiting < queued else -1
@@ -75,7 +75,7 @@ def bring_up_to_date(world: World, queue: Queue, rules: Rules, memory: Memory) -
 
 
 @leaf
-def best_node(site: Site, lln: bool, size: int, free: IntArray, gpu_type: int) -> int:
+def lightest_node(site: Site, lln: bool, size: int, free: IntArray, gpu_type: int) -> int:
     """Return the node to take for some GPUs, of one type or of any if that is negative; -1 if none has room."""
     best = -1
     for n in range(len(free)):
@@ -106,7 +106,7 @@ def choose_whole(site: Site, gpu_type: int, lln: bool, size: int, memory: Memory
         count += 1
         if left == 0:
             return count
-    n = best_node(site, lln, left, memory.free, gpu_type)
+    n = lightest_node(site, lln, left, memory.free, gpu_type)
     if n < 0:
         return 0
     memory.nodes[count], memory.gpus[count] = n, left
@@ -114,12 +114,12 @@ def choose_whole(site: Site, gpu_type: int, lln: bool, size: int, memory: Memory
 
 
 @part
-def choose(site: Site, types: BoolArray, lln: bool, size: int, memory: Memory) -> int:
+def choose_free(site: Site, types: BoolArray, lln: bool, size: int, memory: Memory) -> int:
     """Choose nodes for a job among `memory.free`, which it may change; return how many, 0 if there is no room.
 
     The plain form is `baselines.slurm.nodes.choose_nodes`.
     """
-    n = best_node(site, lln, size, memory.free, -1)
+    n = lightest_node(site, lln, size, memory.free, -1)
     if n >= 0:
         memory.nodes[0], memory.gpus[0] = n, size
         return 1
@@ -164,7 +164,7 @@ def start_now(world: World, queue: Queue, site: Site, memory: Memory, j: int) ->
         gpu_type = site.gpu_types[n]
         usable = queue.types[j, gpu_type] and not memory.closed[gpu_type]
         memory.free[n] = world.nodes[n].free if usable else 0
-    count = choose(site, queue.types[j], queue.lln[queue.partition[j]], size, memory)
+    count = choose_free(site, queue.types[j], queue.lln[queue.partition[j]], size, memory)
     if count > 0:
         place_job(world, memory, j, count)
     return count > 0
@@ -183,7 +183,7 @@ def drop_started(world: World, memory: Memory) -> None:
 
 
 @part
-def start_in_order(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory) -> None:
+def start_by_priority(world: World, queue: Queue, site: Site, rules: Rules, memory: Memory) -> None:
     """Start jobs in order of priority; one without room blocks its partition, and its nodes for all others."""
     state = memory.state[0]
     period = int(np.floor(world.episode[0].time / rules.sched_interval))

@@ -76,7 +76,7 @@ def play_comparison(
         add_provenance(folder, traces=trace_hashes(inputs.source), **about)
     for line in renew_records(run, about, built, workloads, inputs.setup, inputs.seed):
         wide_console(quiet=quiet).print(line)
-    for line in describe_settings(built):
+    for line in list_settings_in_force(built):
         wide_console(quiet=quiet).print(line, style="dim")
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
@@ -100,7 +100,7 @@ def play_comparison(
     return comparison, inputs.setup, len(schedulers)
 
 
-def describe_settings(schedulers: Mapping[str, Scheduler]) -> Iterator[str]:
+def list_settings_in_force(schedulers: Mapping[str, Scheduler]) -> Iterator[str]:
     """Yield the settings of schedulers that read files, such as Slurm's, as lines; others have no `describe`.
 
     Raises:

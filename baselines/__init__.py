@@ -29,6 +29,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `SamplingMatching` | sampled categories, assignments at prices, gangs over several GPU types | TPDS'24 |
 | `Rubick` | GPUs and execution plans by sensitivity curves, with guarantees | MLSys'25, sections 5 and 6 |
 | `RubickArtifact` | what Rubick's public artifact runs | MLSys'25, artifact |
+| `Slurm` | multifactor priority, and backfill by time limits: what clusters run today | slurm.conf(5), 22.05 |
 | `Sia` | GPU type and size together, by an integer program | Sia, SOSP'23, section 3 |
 | `Optimus` | GPUs by marginal reduction of the remaining time | Optimus, EuroSys'18, section 4 |
 | `Packing` | any of these, with waiting jobs beside running ones on the same GPUs | ours, after Gavel, Lucid and Muri |
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from baselines.rubick import Rubick, RubickArtifact
     from baselines.sampling_matching import SamplingMatching
     from baselines.sia import Sia
+    from baselines.slurm import Slurm
     from baselines.srtf import Srtf
     from baselines.starling import Starling, StarlingMakespan
     from baselines.synergy import Synergy
@@ -82,6 +84,7 @@ _HOMES = {
     "RubickArtifact": "baselines.rubick",
     "SamplingMatching": "baselines.sampling_matching",
     "Sia": "baselines.sia",
+    "Slurm": "baselines.slurm",
     "Srtf": "baselines.srtf",
     "Starling": "baselines.starling",
     "StarlingMakespan": "baselines.starling",
@@ -110,6 +113,7 @@ __all__ = [
     "RubickArtifact",
     "SamplingMatching",
     "Sia",
+    "Slurm",
     "Srtf",
     "Starling",
     "StarlingMakespan",

@@ -130,7 +130,7 @@ def write_error(now: float, text: str) -> bytes:
 
 def _job(spec: JobSpec) -> dict[str, Any]:
     values = {name: getattr(spec, name) for name in JOB_FIELDS}
-    for name, none in (("time_limit", math.inf), ("priority", 0.0)):
+    for name, none in (("time_limit", math.inf), ("priority", 0.0), ("nice", 0.0), ("qos", "")):
         if values[name] == none:
             del values[name]
     return values | {"work": _known(spec.work), "plan": None if spec.plan is None else asdict(spec.plan)}
@@ -292,12 +292,12 @@ def _read_job(job: int, entry: Entry) -> JobSpec:
     for name in ("min_gpus", "max_gpus", "min_batch", "max_batch"):
         if found := entry.optional(name):
             values[name] = found.whole(0, MOST_GPUS * 1000)
-    for name in ("tenant", "name", "user"):
+    for name in ("tenant", "name", "user", "qos"):
         if found := entry.optional(name):
             values[name] = found.text()
-    for name in ("time_limit", "priority"):
+    for name, least in (("time_limit", 0.0), ("priority", -LARGEST), ("nice", -LARGEST)):
         if found := entry.optional(name):
-            values[name] = found.number(most=LARGEST)
+            values[name] = found.number(least, LARGEST)
     if found := entry.optional("guaranteed"):
         values["guaranteed"] = found.switch()
     if found := entry.optional("plan"):

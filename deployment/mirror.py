@@ -347,7 +347,8 @@ class Mirror:
         for name in ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch", "guaranteed"):
             rows[name] = [getattr(spec, name) for spec in self.jobs]
         rows["work"] = np.where(np.isnan(rows["work"]), 1.0, rows["work"])
-        rows["priority"] = [spec.priority for spec in self.jobs]
+        for name in ("priority", "nice"):
+            rows[name] = [getattr(spec, name) for spec in self.jobs]
         rows["time_limit"] = [spec.time_limit if math.isfinite(spec.time_limit) else 0.0 for spec in self.jobs]
         rows["duration"] = np.nan
         for name, known in (("model", self.models), ("tenant", self.tenants)):
@@ -355,7 +356,7 @@ class Mirror:
             rows[name] = [places[getattr(spec, name)] for spec in self.jobs]
         lists = {
             column: tuple(getattr(spec, name) for spec in self.jobs)
-            for column, name in (("names", "name"), ("plans", "plan"), ("users", "user"))
+            for column, name in (("names", "name"), ("plans", "plan"), ("users", "user"), ("qos", "qos"))
         }
         given = {column: values for column, values in lists.items() if any(values)}
         return Workload("cluster", rows, tuple(self.models), tuple(self.tenants), **given)

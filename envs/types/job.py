@@ -19,7 +19,7 @@ class JobSpec:
 
     Raises:
         MurmurationError: numbers of GPUs or batch sizes are not whole or not in order, the submission is negative or
-            after `LATEST_SUBMISSION`, the work or the time limit is not positive, the priority is not finite, or the
+            after `LATEST_SUBMISSION`, the work or the time limit is not positive, priority or nice is not finite, or the
             dependency has a form that the world does not know.
     """
 
@@ -42,6 +42,8 @@ class JobSpec:
     priority: float = 0.0  # as its user or cluster states it; shown, not enforced
     begin_time: Seconds = 0.0  # it may not start before, and no scheduler sees it until then
     dependency: str = ""  # on other jobs of the workload by their ids, in Slurm's words: afterok:3:4,singleton
+    qos: str = ""  # quality of service, by name; its tenant is what Slurm calls the account
+    nice: float = 0.0  # what its user takes off its priority
 
     def __post_init__(self) -> None:
         constraints = self.constraints or constraints_of(self.model)
@@ -79,8 +81,10 @@ class JobSpec:
             )
         if self.dependency:
             parse_dependency(self.dependency)
-        if not math.isfinite(self.priority):
-            raise MurmurationError(f"job {self.name or self.id}: priority is {self.priority}; it must be finite")
+        for name in ("priority", "nice"):
+            if not math.isfinite(getattr(self, name)):
+                value = getattr(self, name)
+                raise MurmurationError(f"job {self.name or self.id}: {name} is {value}; it must be finite")
         # NaN is allowed: it means that the work is hidden from the scheduler (see envs.scheduling).
         if self.work <= 0 or math.isinf(self.work):
             raise MurmurationError(

@@ -86,7 +86,7 @@ class Assembly:
         if "tenant" in frame:
             codes, found = frame["tenant"].factorize(sort=True)
             table["tenant"], tenants = codes, tuple(str(tenant) for tenant in found)
-        for column in ("guaranteed", "priority", *(("time_limit",) if self.limits == "trace" else ())):
+        for column in ("guaranteed", "priority", "nice", *(("time_limit",) if self.limits == "trace" else ())):
             if column in frame:
                 table[column] = frame[column].to_numpy()
         names, users, ids = (texts_of(frame, column) for column in ("name", "user", "id"))
@@ -103,6 +103,7 @@ class Assembly:
             users=users,
             ids=ids,
             dependencies=dependencies,
+            qos=texts_of(frame, "qos"),
         )
 
     def _holds(

@@ -46,6 +46,7 @@ JOB_COLUMNS = np.dtype(
         ("time_limit", np.float64),  # seconds on GPUs after which the job ends; 0 for none
         ("priority", np.float64),  # shown, not enforced
         ("begin_time", np.float64),  # seconds from t = 0, before which it does not enter the queue; 0 for none
+        ("nice", np.float64),
     ]
 )
 NEUTRAL: dict[str, float] = {"duration": np.nan}  # what a column holds that is not used; 0 or false in all others
@@ -84,13 +85,14 @@ class Workload:
     users: Sequence[str] = ()  # who submitted each job, one per row; may be empty
     ids: Sequence[str] = ()  # of each job in its trace, one per row, shown in messages; may be empty
     dependencies: Dependencies = ()  # of jobs on earlier ones
+    qos: Sequence[str] = ()  # quality of service of each job, one per row; may be empty
 
     def __post_init__(self) -> None:
         if self.jobs.dtype != JOB_COLUMNS:
             raise TraceError(f"workload {self.name}: the dtype of jobs is {self.jobs.dtype}; it must be JOB_COLUMNS")
         if len(self.jobs) == 0:
             raise TraceError(f"workload {self.name}: has no jobs; widen its slice")
-        for column in ("names", "plans", "users", "ids"):
+        for column in ("names", "plans", "users", "ids", "qos"):
             given = getattr(self, column)
             if given and len(given) != len(self.jobs):
                 raise TraceError(
@@ -159,8 +161,10 @@ class Workload:
             priority=float(row["priority"]),
             begin_time=float(row["begin_time"]),
             dependency=write_dependency(self._of_job.get(job, ())) if self.dependencies else "",
+            nice=float(row["nice"]),
             name=self.names[job] if self.names else "",
             user=self.users[job] if self.users else "",
+            qos=self.qos[job] if self.qos else "",
         )
 
     @cached_property
@@ -194,6 +198,7 @@ class Workload:
                 "guaranteed",
                 "priority",
                 "begin_time",
+                "nice",
             ):
                 row[column] = getattr(job, column)
             row["time_limit"] = job.time_limit if np.isfinite(job.time_limit) else 0.0
@@ -207,21 +212,16 @@ class Workload:
         def refuse(job: int, why: str) -> None:
             raise TraceError(f"workload {name}: job {ordered[job].id} {why}")
 
-        return cls(
-            name,
-            table,
-            models,
-            tenants,
-            names if any(names) else (),
-            plans=plans if any(plans) else (),
-            users=users if any(users) else (),
-            dependencies=find_dependencies(
-                [job.dependency for job in ordered],
-                [str(job.id) for job in ordered],
-                list(zip(users, names, strict=True)),
-                refuse,
-            ),
+        dependencies = find_dependencies(
+            [job.dependency for job in ordered],
+            [str(job.id) for job in ordered],
+            list(zip(users, names, strict=True)),
+            refuse,
         )
+        qos = tuple(job.qos for job in ordered)
+        by_job = {"names": names, "plans": plans, "users": users, "qos": qos}
+        given: dict[str, Any] = {column: values for column, values in by_job.items() if any(values)}
+        return cls(name, table, models, tenants, dependencies=dependencies, **given)
 
     def slice(
         self,
@@ -253,6 +253,7 @@ class Workload:
             dependencies=renumber(self.dependencies, {job: job - first for job in range(len(self))[first:last]})
             if self.dependencies
             else (),
+            qos=self.qos[first:last],
             window=window,
         )
 
@@ -268,7 +269,7 @@ class Workload:
         rows = np.flatnonzero(self.jobs["tenant"] == tenant).tolist()
         by_job: dict[str, Any] = {
             column: [values[row] for row in rows]
-            for column in ("names", "plans", "users", "ids")
+            for column in ("names", "plans", "users", "ids", "qos")
             if (values := getattr(self, column))
         }
         name = f"{self.name}-{as_line(self.tenants[tenant])}"

@@ -25,8 +25,8 @@ from murmuration.config.values import check_values
 ALL, FAST = "all", "fast"
 # They decide about GPUs only, as the agents do, and within milliseconds.
 FAST_SCHEDULERS = (
-    *("fifo", "fifo_backfill", "fifo_easy", "forecast_planner", "las", "optimus", "qssf", "random", "srtf"),
-    *("srtf_gpu_time", "starling", "starling_makespan", "tiresias"),
+    *("fifo", "fifo_backfill", "fifo_easy", "forecast_planner", "las", "optimus", "qssf", "random", "slurm"),
+    *("srtf", "srtf_gpu_time", "starling", "starling_makespan", "tiresias"),
 )
 # All others but Starling take up to 10 ms of CPU time for a decision on task=full-64, and play only the first episodes
 # of a task. The lists are fixed so that results do not depend on the machine.

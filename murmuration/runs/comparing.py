@@ -76,6 +76,8 @@ def play_comparison(
         add_provenance(folder, traces=trace_hashes(inputs.source), **about)
     for line in renew_records(run, about, built, workloads, inputs.setup, inputs.seed):
         wide_console(quiet=quiet).print(line)
+    for line in list_settings_in_force(built):
+        wide_console(quiet=quiet).print(line, style="dim")
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
     schedulers = {**(built_before or {}), **{name: each for name, each in built.items() if name not in taken}}
@@ -96,6 +98,17 @@ def play_comparison(
             console=wide_console(quiet=quiet),
         )
     return comparison, inputs.setup, len(schedulers)
+
+
+def list_settings_in_force(schedulers: Mapping[str, Scheduler]) -> Iterator[str]:
+    """Yield the settings of schedulers that read files, such as Slurm's, as lines; others have no `describe`.
+
+    Raises:
+        MurmurationError: a file is wrong.
+    """
+    for name, scheduler in schedulers.items():
+        if callable(describe := getattr(scheduler, "describe", None)):
+            yield from (f"{name}: {line}" for line in describe())
 
 
 @contextmanager

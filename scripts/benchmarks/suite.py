@@ -28,6 +28,7 @@ BENCHMARKS = {
     "evolution": ("evolution", "measure_evolution"),
     "traces": ("traces", "measure_traces"),
     "bounds": ("bounds", "measure_bounds"),
+    "slurm": ("slurm", "measure_slurm"),
     "published": ("published", "measure_published"),
     "workers": ("workers", "measure_workers"),
 }

@@ -37,7 +37,7 @@ GROUPS = ("cluster", "contention", "estimator", "failures", "performance", "pred
 TARGET = re.compile(r"_target_: (envs\.[\w.]+)")
 SLICED = ("resnet18", "resnet50@0.5", "recommendation")
 EVENTS = ["time", "kind", "job", "num_shares", "batch_size", "beside"]  # named, so that new columns change nothing
-LATER = ("time_limit", "priority", "begin_time")  # columns of jobs that are newer than the pins
+LATER = ("time_limit", "priority", "nice", "begin_time")  # columns of jobs that are newer than the pins
 SHARES = ["node", "gpus", "cpus", "memory"]
 
 

@@ -21,7 +21,7 @@ from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
 LEAST_ROWS = 64  # for jobs
-LISTS = {"names": "name", "plans": "plan", "users": "user"}  # by column of a workload the field of a job
+LISTS = {"names": "name", "plans": "plan", "users": "user", "qos": "qos"}  # by column of a workload the field of a job
 NO_JOBS = np.zeros(0, np.int64)
 
 
@@ -139,8 +139,8 @@ class Snapshot(SimulatedEpisode):
         jobs, (name, models, tenants) = self._columns[:count].copy(), self._about
         work = self.state.jobs["work"][0, :count]
         jobs["work"] = np.where(np.isnan(work), 1.0, work)
-        names, plans, users = (self._by_job[column][:count] for column in LISTS)
-        return Workload(name, jobs, models, tenants, names, plans=plans, users=users)
+        lists: dict[str, Any] = {column: self._by_job[column][:count] for column in LISTS}
+        return Workload(name, jobs, models, tenants, **lists)
 
     def take(self, view: ViewSource, remaining: FloatArray | None = None, *, logging: bool = False) -> None:
         """Copy an episode; `SimulationView.snapshot` calls this.
@@ -237,7 +237,8 @@ class Snapshot(SimulatedEpisode):
         for row, job in zip(rows, jobs, strict=True):
             for name in ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch"):
                 row[name] = getattr(job, name)
-            row["guaranteed"], row["priority"], row["duration"] = job.guaranteed, job.priority, np.nan
+            row["guaranteed"], row["priority"], row["nice"] = job.guaranteed, job.priority, job.nice
+            row["duration"] = np.nan
             row["time_limit"] = job.time_limit if np.isfinite(job.time_limit) else 0.0
             row["model"], row["tenant"] = models.index(job.model), tenants.index(job.tenant)
         return rows

@@ -36,7 +36,7 @@ FIELDS = (
     *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "gpu_fraction", "min_gpus", "max_gpus"),
     *("gpu_type", "cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
     *("pool", "features", "max_nodes", "num_nodes", "gpus_per_node", "exclusive", "gpu_memory", "mig_profile"),
-    *("time_limit", "priority", "begin_time", "dependency"),
+    *("time_limit", "priority", "nice", "qos", "begin_time", "dependency"),
 )
 
 LABELS = re.compile(r"[A-Za-z0-9_.\-,+;& ]*", re.ASCII)  # a list of names
@@ -58,8 +58,9 @@ class CsvTrace:
     use. `gpu_fraction` is what a job of one GPU asks of it, see `envs.performance.slices`. `name` is what jobs of one
     kind share, such as a script; each job has an `id` of its own, which messages show. `pool` and `gpu_type` say where
     a job ran, and `features` to `mig_profile` what it asks of its nodes (`envs.types.Constraints`). `time_limit` is the
-    longest time for which it may hold GPUs; `priority` is shown, not enforced. Before its `begin_time`, in the unit of
-    `submit_time`, and until its `dependency` is met, such as afterok:7 by `id`, a job is held. A row with a field
+    longest time for which it may hold GPUs; `priority`, `qos` and `nice` are shown, not enforced. Before its
+    `begin_time`, in the unit of `submit_time`, and until its `dependency` is met, such as afterok:7 by `id`, a job is
+    held. A row with a field
     that cannot be read, or is out of range, is bad: it is left out, counted, and named in the report.
 
     Args:
@@ -206,7 +207,7 @@ class CsvTrace:
         for name, ours in (("model", self.models), ("gpu_type", self.gpu_types)):
             if self._has(name):
                 jobs[name] = self._named(table, name, ours)
-        for name in ("tenant", "user", "name", "id"):
+        for name in ("tenant", "user", "name", "id", "qos"):
             if self._has(name):
                 jobs[name] = table.text(self._column(name))
         if self._has("guaranteed"):
@@ -230,7 +231,7 @@ class CsvTrace:
     def _stated(self, table: TraceTable) -> dict[str, FloatArray]:
         """Return time limits, in seconds, and priorities; empty cells are 0, which states nothing."""
         found: dict[str, FloatArray] = {}
-        for name, low, high in (("time_limit", 0.0, MAX_SECONDS), ("priority", -1e12, 1e12)):
+        for name, low, high in (("time_limit", 0.0, MAX_SECONDS), ("priority", -1e12, 1e12), ("nice", -1e12, 1e12)):
             if self._has(name):
                 column, scale = self._column(name), TIME_UNITS[self._unit(name)] if name == "time_limit" else 1.0
                 table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))

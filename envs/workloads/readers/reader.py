@@ -21,9 +21,9 @@ class TraceReader(Protocol):
     file). It may have `model` (a name), `work` (samples), `tenant`, `user`, `name` (which jobs of one kind share), `id`
     (of one job, for messages), `guaranteed`, `gpu_type`, `gpu_fraction` (of its one GPU that a job asks for),
     `pool` and other columns that constrain it (`envs.workloads.constraining`), `time_limit` (s, 0 for none),
-    `priority`, `begin_after` (s after its submission, 0 for none), `dependency` (on other jobs by their `id`, see
-    `parse_dependency`), `min_gpus`, `max_gpus` and `plan` (an `ExecutionPlan` or None). Columns that a trace lacks are
-    assigned later, with a note in the results.
+    `priority`, `nice`, `qos`, `begin_after` (s after its submission, 0 for none), `dependency` (on other jobs by their
+    `id`, see `parse_dependency`), `min_gpus`, `max_gpus` and `plan` (an `ExecutionPlan` or None). Columns that a trace
+    lacks are assigned later, with a note in the results.
     """
 
     @property

@@ -29,6 +29,7 @@ _GPUS = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,9})", re.ASCII)
 _DEPENDENCY = re.compile(r"(?:--dependency[= ]|\s-d ?)(\S+)")
 _ARRAY_LIMIT = re.compile(r"(?:--array[= ]|\s-a ?)\S*?%(\d{1,9})", re.ASCII)
 _REQUEUE = re.compile(r"--requeue\b")
+_NICE = re.compile(r"--nice(?:=(-?\d{1,10}))?(?=\s|$)", re.ASCII)  # 100 without a number
 TIME_FORM = "must be a time like 1-07:30:00"
 
 
@@ -220,8 +221,9 @@ def _shown(table: TraceTable, submit: FloatArray, timezone: str | None) -> dict[
             "requeue": ["1" if _REQUEUE.search(line) else "" for line in lines],
             "array_limit": [float(match[1]) if (match := _ARRAY_LIMIT.search(line)) else 0.0 for line in lines],
         }
+        asked["nice"] = [float(match[1] or 100) if (match := _NICE.search(line)) else 0.0 for line in lines]
         for name, values in asked.items():
-            found.setdefault(name, np.array(values, dtype=np.float64 if name == "array_limit" else object))
+            found.setdefault(name, np.array(values, dtype=np.float64 if name in ("array_limit", "nice") else object))
     return found
 
 

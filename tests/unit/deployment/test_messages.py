@@ -33,7 +33,22 @@ CLUSTER = ClusterSpec((NodeSpec("new", 4), NodeSpec("old", 2, rack=3)), "two nod
 PLAN = ExecutionPlan(data=2, tensor=2, offload=True)
 STATE = ClusterState(
     12.5,
-    (JobSpec(0, 1.0, 2, math.nan, "any", max_gpus=4, plan=PLAN, tenant="a", name="\x1b[2Jname"),),
+    (
+        JobSpec(
+            0,
+            1.0,
+            2,
+            math.nan,
+            "any",
+            max_gpus=4,
+            plan=PLAN,
+            tenant="a",
+            name="\x1b[2Jname",
+            qos="high",
+            nice=-9,
+            priority=-1,
+        ),
+    ),
     {7: 3.25},
     frozenset({1}),
     (

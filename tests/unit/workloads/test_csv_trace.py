@@ -28,8 +28,11 @@ def read(write, text, columns=BASIC, *, strict=False, **options):
 
 
 def test_time_limits_and_priorities_are_read_and_empty_cells_state_none(write, cluster, ideal):
-    columns, units = {**BASIC, "time_limit": "limit", "priority": "prio"}, {"time_limit": "min"}
-    text = "at,took,n,limit,prio\n0,60,1,1.5,-7\n1,60,1,,\n2,60,1,-1,0\n3,60,1,1,high\n"
+    columns, units = (
+        {**BASIC, "time_limit": "limit", "priority": "prio", "nice": "nice", "qos": "q"},
+        {"time_limit": "min"},
+    )
+    text = "at,took,n,limit,prio,nice,q\n0,60,1,1.5,-7,-3,hi\n1,60,1,,,,\n2,60,1,-1,0,0,\n3,60,1,1,high,0,\n"
     frame, report = read(write, text, columns, units=units)
     assert frame["time_limit"].tolist() == [90.0, 0.0]
     assert frame["priority"].tolist() == [-7.0, 0.0]
@@ -38,6 +41,7 @@ def test_time_limits_and_priorities_are_read_and_empty_cells_state_none(write, c
     source = TraceSource(cluster, ideal, reader, path=str(write("jobs.csv", text)), evaluate_on="all", limits="trace")
     (workload,) = source.evaluation()
     assert [(job.time_limit, job.priority) for job in workload] == [(90.0, -7.0), (math.inf, 0.0)]
+    assert [(job.nice, job.qos) for job in workload] == [(-3.0, "hi"), (0.0, "")]
     said = "1 of 2 jobs have time limits, at which they end (median 0.025 h); workload.limits=none lifts this"
     assert said in workload.notes
 

@@ -210,8 +210,8 @@ def test_what_users_state_is_read(write):
     lines = (
         full(1, name="a|b|c", limit="1-00:00:30"),
         full(2, limit="UNLIMITED", eligible="2024-03-04T09:00:00", line="sbatch -a 0-9%3 --requeue x.sh | tee log"),
-        full(3, name="x|y", limit="Partition_Limit", line="sbatch --dependency=afterok:1 x.sh | tee"),
-        full(4, limit="Partition_Limit", partition="debug", priority="", line="sbatch -d after:1 x.sh"),
+        full(3, name="x|y", limit="Partition_Limit", line="sbatch --dependency=afterok:1 --nice=-7 x.sh | tee"),
+        full(4, limit="Partition_Limit", partition="debug", priority="", line="sbatch --nice -d after:1 x.sh"),
         full("4.batch", limit="", priority=""),
     )
     frame, report = read(write, *lines, header=FULL, default_limits={"debug": "30:00", "": 7200})
@@ -223,6 +223,7 @@ def test_what_users_state_is_read(write):
     assert frame["dependency"].tolist() == ["", "", "afterok:1", ""]
     assert frame["array_limit"].tolist() == [0.0, 3.0, 0.0, 0.0]
     assert frame["requeue"].tolist() == ["", "1", "", ""]
+    assert frame["nice"].tolist() == [0.0, 0.0, -7.0, 100.0]
     said = (
         "read, and not enforced: jobs state a priority (3 jobs), a QoS (4 jobs), a word on requeueing (1 jobs), a "
         "limit on running tasks of their array (1 jobs)"
@@ -265,7 +266,7 @@ def test_limits_end_jobs_unless_they_are_lifted(write, cluster, ideal):
         source = TraceSource(cluster, ideal, SlurmTrace(), path=path, evaluate_on="all", limits=setting)
         (workload,) = source.evaluation()
         limits[setting] = [job.time_limit for job in workload]
-        assert [job.priority for job in workload] == [4294901000.0] * 2
+        assert [(job.priority, job.qos, job.nice) for job in workload] == [(4294901000.0, "high", 0.0)] * 2
     assert limits == {"trace": [7200.0, math.inf], "none": [math.inf] * 2}
     with pytest.raises(TraceError, match=r"workload\.limits is 'all'; it must be trace or none"):
         TraceSource(cluster, ideal, SlurmTrace(), path=path, limits="all")  # type: ignore[arg-type]

@@ -25,7 +25,9 @@ def test_jobs_are_sorted_and_ties_keep_their_order():
 def test_a_job_survives_the_table_unchanged():
     plan = ExecutionPlan(data=2, zero_stage=2)
     job = JobSpec(0, 3.0, 4, 7.5, "b", 2, 8, 16, 64, plan, "team", True, "job-x", time_limit=60.0, priority=7.0)
+    job = replace(job, qos="high", nice=-5.0)
     assert Workload.of([job]).spec(0) == job
+    assert Workload.of([job, replace(job, submit_time=9.0, qos="low")]).slice(1, 2).spec(0).qos == "low"
     assert not Workload.of([replace(job, time_limit=math.inf)]).limited
 
 

@@ -12,6 +12,7 @@ from envs.simulation import SimulatedEpisode
 from envs.simulation.compiled.jit import leaf
 from envs.simulation.world.arrays import World
 from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shapes import shapes_of, too_many_nodes
 from envs.simulation.world.shares import clear_job, clear_named_settings, new_share, store_placement
 from envs.types import IntArray
 
@@ -24,14 +25,17 @@ class Gangs(NamedTuple):
             fastest first, padded with -1 (`baselines.parts.placing.types_by_throughput`).
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
         sizes: int64[num_gpu_types, most GPUs of a node + 1], nodes of each type by size.
-        group: int64[num_models, max_gpus + 1], a number for each size and order of types: either all jobs of a group
-            find room or none does.
+        shapes: int64[num_models, 4], what constraints demand, see `envs.simulation.world.shapes`. Only limits on the
+            number of nodes are heeded: no episode with other shapes is played as a whole.
+        group: int64[num_models, max_gpus + 1], a number for each size, order of types and shape: either all jobs of a
+            group find room or none does.
         hopeless: int64[num_groups], the last round in which a job of the group found no room; working memory.
     """
 
     types: IntArray
     largest: IntArray
     sizes: IntArray
+    shapes: IntArray
     group: IntArray
     hopeless: IntArray
 
@@ -50,10 +54,10 @@ def gangs_of(simulator: SimulatedEpisode) -> Gangs | None:
     np.add.at(node_sizes, (cluster.node_types, cluster.node_gpus), 1)
     largest = np.array([cluster.node_gpus[cluster.node_types == gpu_type].max() for gpu_type in gpu_types])
     sizes = np.broadcast_to(np.arange(types.shape[1])[None, :, None], (*types.shape[:2], 1))
-    _, group = np.unique(
-        np.concatenate([sizes, types], axis=2).reshape(-1, types.shape[2] + 1), axis=0, return_inverse=True
-    )
-    return Gangs(types, largest, node_sizes, group.reshape(types.shape[:2]), np.full(group.max() + 1, -1))
+    shapes = np.array(shapes_of(simulator.table.models))
+    alike = np.concatenate([sizes, types, np.repeat(shapes[:, None], types.shape[1], axis=1)], axis=2)
+    _, group = np.unique(alike.reshape(-1, alike.shape[2]), axis=0, return_inverse=True)
+    return Gangs(types, largest, node_sizes, shapes, group.reshape(types.shape[:2]), np.full(group.max() + 1, -1))
 
 
 @leaf
@@ -124,6 +128,7 @@ def place_on(world: World, gangs: Gangs, j: int, gpu_type: int) -> bool:
         new_share(world, j, n, gpus, np.nan, np.nan)
         return True
     found = place_on_whole(world, gangs, j, gpu_type, gpus)
+    found = found and not too_many_nodes(gangs.shapes[job.model], job.num_shares)
     if not found:
         clear_job(world, j)
     return found

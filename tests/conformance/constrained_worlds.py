@@ -169,10 +169,24 @@ ASKED = (
     Constraints(gpu_types=("new", "old"), max_nodes=1),
     Constraints(gpu_types=("old", "small")),
 )
+SHAPED = (  # and the sizes that some type of `HALLS` divides as they ask
+    (Constraints(num_nodes=2), (2, 3, 4, 6, 8)),
+    (Constraints(gpus_per_node=2), (2, 4)),
+    (Constraints(gpu_types=("old",), gpus_per_node=4), (4, 8)),
+    (Constraints(exclusive=True), (1, 2, 4, 6)),
+    (Constraints(gpu_types=("new", "old"), exclusive=True, max_nodes=1), (1, 3, 4)),
+    (Constraints(gpu_types=("old", "small"), num_nodes=2, exclusive=True), (2, 4)),
+)
 
 
-def halls_workload(seed: int, count: int = 25) -> Workload:
-    """Jobs with constraints on the nodes of `HALLS` alone, each of which fits some GPU type that it may use."""
+def halls_workload(seed: int, count: int = 25, *, shapes: bool = False) -> Workload:
+    """Jobs with constraints on the nodes of `HALLS`, each of which fits some GPU type that it may use.
+
+    Args:
+        seed: determines the jobs completely.
+        count: of jobs.
+        shapes: whether half of the jobs ask for numbers of nodes, GPUs on each, and nodes of their own.
+    """
     rng = np.random.default_rng(seed)
     specs = []
     for i in range(count):
@@ -180,6 +194,9 @@ def halls_workload(seed: int, count: int = 25) -> Workload:
         gpus = int(rng.choice([1, 1, 2, 3, 4] if asked.max_nodes else [1, 1, 2, 3, 4, 6]))
         gpus = 4 if asked.pools == ("night",) and gpus == 6 and rng.random() < 0.5 else gpus
         elastic = bool(rng.random() < 0.5)
+        if shapes and i % 2:
+            asked, sizes = SHAPED[int(rng.integers(len(SHAPED)))]
+            gpus = int(rng.choice(sizes))
         specs.append(
             JobSpec(
                 id=i,

@@ -55,7 +55,7 @@ def place_in_order_slowly(
                 break
         for other, place in places.items():
             if place and not allocation.placement(other):
-                if all(allocation.free_gpus[node] >= gpus for node, gpus in place.gpus.items()):
+                if allocation.has_room(other, place.gpus):
                     allocation.place(other, place)
                 else:
                     runs.remove(other)

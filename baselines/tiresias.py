@@ -175,7 +175,8 @@ def _spread(view: ClusterView, jobs: IntArray) -> Allocation:
             chosen |= find_shaped(asked, free, cluster, size, gpu_type, scattered) or best_fit(
                 view, free, job, size, (gpu_type,)
             )
-        if sum(chosen.values()) == share.sum():  # else the nodes that its constraints allow are in use: it waits
+        few = not 0 < asked.max_nodes < len(chosen)  # over several types
+        if few and sum(chosen.values()) == share.sum():  # else the nodes that its constraints allow are in use
             allocation.place(job, chosen)
     return allocation
 

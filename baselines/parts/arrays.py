@@ -15,7 +15,8 @@ def gang_sizes(view: ClusterView, jobs: IntArray) -> IntArray:
     """int64[len(jobs)]: GPUs of jobs that are not resized, as requested.
 
     If the types on which a job runs have fewer GPUs together than it requests, it gets the largest size of its range
-    with which it runs on one type, or all GPUs of these types if there is no such size.
+    with which it runs on one type, or all GPUs of these types if there is no such size. If these are fewer than the
+    least of its range, it fits nowhere.
     """
     cluster, sizes = view.cluster, view.num_gpus[jobs]
     whole = np.bincount(cluster.node_types, cluster.node_gpus, len(cluster.gpu_types)).astype(np.int64)
@@ -25,7 +26,7 @@ def gang_sizes(view: ClusterView, jobs: IntArray) -> IntArray:
         there = int(whole[throughput.max(axis=1) > 0].sum())
         if 0 < there < sizes[place]:
             runs = np.flatnonzero(throughput[:, : view.max_gpus[job] + 1].max(axis=0) > 0)
-            sizes[place] = runs[-1] if runs[-1] >= view.min_gpus[job] else there
+            sizes[place] = max(runs[-1] if runs[-1] >= view.min_gpus[job] else there, view.min_gpus[job])
     return sizes
 
 

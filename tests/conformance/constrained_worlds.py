@@ -74,13 +74,16 @@ def split(name: str) -> tuple[str, set[str], set[str]]:
     return gpu, set(pools.split("+")), set(features.split("+"))
 
 
-def constrained_world(seed: int, *, shapes: bool = True, pairs: bool = False, plain: bool = False) -> RandomWorld:
+def constrained_world(
+    seed: int, *, shapes: bool = True, pairs: bool = False, plain: bool = False, limits: bool = False
+) -> RandomWorld:
     """A random world of which two in three jobs have constraints, on some node each.
 
     Args:
         seed: determines the world completely.
         shapes: whether jobs ask for numbers of nodes, GPUs on each, and nodes of their own.
         pairs, plain: as for `random_world`.
+        limits: whether half of the jobs have time limits, some of them too short.
     """
     world, rng = random_world(seed, plain=plain, pairs=pairs), np.random.default_rng(seed)
     nodes = tuple(
@@ -96,6 +99,9 @@ def constrained_world(seed: int, *, shapes: bool = True, pairs: bool = False, pl
     )
     setup = replace(world.setup, cluster=ClusterSpec(nodes, "constrained"))
     jobs = [_constrained(rng, spec, setup, shapes) for spec in world.workload]
+    if limits:
+        ends = [float(rng.choice([np.inf, np.inf, 32.0, rng.uniform(1.0, 2000.0)])) for _ in jobs]
+        jobs = [replace(spec, time_limit=end) for spec, end in zip(jobs, ends, strict=True)]
     return replace(
         world,
         name=f"constrained {world.name}",
@@ -137,7 +143,7 @@ def check_log(workload: Workload, cluster: ClusterSpec, log: EventLog) -> int:
             assert is_allowed(spec, gpus, cluster), f"job {job} ({spec.model}) on {gpus}"
             held[job] = set(gpus)
             count += bool(spec.constraints)
-        elif happened in (EventKind.STOP, EventKind.FINISH, EventKind.INTERRUPT):
+        elif happened in (EventKind.STOP, EventKind.FINISH, EventKind.INTERRUPT, EventKind.LIMIT):
             held.pop(job, None)
         if row + 1 < len(log.events) and log.events["time"][row + 1] == event["time"]:
             continue

@@ -1,6 +1,7 @@
 """Place gangs by compiled code in the engine's own arrays: the compiled form of `baselines.parts.placing.best_fit`.
 
-`new_share` extends the draft of the round; a job that finds no room leaves the draft unchanged.
+`new_share` extends the draft of the round; a job that finds no room leaves the draft unchanged. Of constraints, limits
+on the number of nodes are heeded; no episode with other shapes is played as a whole.
 """
 
 from typing import NamedTuple
@@ -25,8 +26,6 @@ class Gangs(NamedTuple):
             fastest first, padded with -1 (`baselines.parts.placing.types_by_throughput`).
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
         sizes: int64[num_gpu_types, most GPUs of a node + 1], nodes of each type by size.
-        shapes: int64[num_models, 4], what constraints demand, see `envs.simulation.world.shapes`. Only limits on the
-            number of nodes are heeded: no episode with other shapes is played as a whole.
         group: int64[num_models, max_gpus + 1], a number for each size, order of types and shape: either all jobs of a
             group find room or none does.
         hopeless: int64[num_groups], the last round in which a job of the group found no room; working memory.
@@ -35,7 +34,6 @@ class Gangs(NamedTuple):
     types: IntArray
     largest: IntArray
     sizes: IntArray
-    shapes: IntArray
     group: IntArray
     hopeless: IntArray
 
@@ -57,7 +55,7 @@ def gangs_of(simulator: SimulatedEpisode) -> Gangs | None:
     shapes = np.array(shapes_of(simulator.table.models))
     alike = np.concatenate([sizes, types, np.repeat(shapes[:, None], types.shape[1], axis=1)], axis=2)
     _, group = np.unique(alike.reshape(-1, alike.shape[2]), axis=0, return_inverse=True)
-    return Gangs(types, largest, node_sizes, shapes, group.reshape(types.shape[:2]), np.full(group.max() + 1, -1))
+    return Gangs(types, largest, node_sizes, group.reshape(types.shape[:2]), np.full(group.max() + 1, -1))
 
 
 @leaf
@@ -128,7 +126,7 @@ def place_on(world: World, gangs: Gangs, j: int, gpu_type: int) -> bool:
         new_share(world, j, n, gpus, np.nan, np.nan)
         return True
     found = place_on_whole(world, gangs, j, gpu_type, gpus)
-    found = found and not too_many_nodes(gangs.shapes[job.model], job.num_shares)
+    found = found and not too_many_nodes(world.shapes[job.model], job.num_shares)
     if not found:
         clear_job(world, j)
     return found

@@ -62,16 +62,18 @@ CROWDED = ClusterSpec(
 )
 
 
-def busy_round(seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seconds = 0.0) -> ClusterView:
+def busy_round(
+    seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seconds = 0.0, shapes: bool = False
+) -> ClusterView:
     """Return a round at t = 1 with up to 40 rigid jobs of many sizes and two models, some placed at random at t = 0.
 
-    Some GPUs are idle, also some of type "small", on which the model "large" does not run. With odd seeds, constraints
-    of half of the jobs demand numbers of nodes, GPUs on each, or whole nodes.
+    Some GPUs are idle, also some of type "small", on which the model "large" does not run. With `shapes` and odd seeds,
+    constraints of half of the jobs demand numbers of nodes, GPUs on each, or whole nodes.
     """
     rng = np.random.default_rng(seed)
     models = [str(model) for model in rng.choice(["any", "large"], int(rng.integers(2, 41)))]
     sizes = rng.choice([1, 1, 2, 3, 4, 6, 8, 12, 16], len(models)).tolist()
-    if seed % 2:
+    if shapes and seed % 2:
         models = [_shaped(rng, model, size, cluster) for model, size in zip(models, sizes, strict=True)]
     specs = [
         JobSpec(i, 0.0, size, size * float(rng.integers(2, 200)), model)

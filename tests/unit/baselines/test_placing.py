@@ -141,7 +141,7 @@ both_ways = pytest.mark.parametrize("find", [best_fit, first_fit])
 @given(seed=st.integers(0, 10_000))
 def test_jobs_ruled_out_by_the_quick_check_do_not_fit(find, seed):
     """The quick check never rejects a job that fits, gangs over several types included."""
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     free = np.random.default_rng(seed).integers(0, CROWDED.node_gpus + 1)
     jobs = np.arange(len(view.num_gpus))
     able = could_fit(CROWDED, free, view.num_gpus, shapes_at(view, jobs))
@@ -163,7 +163,7 @@ def test_the_quick_check_by_hand():
 @given(seed=st.integers(0, 10_000))
 def test_starting_the_queue_is_trying_every_job(find, seed):
     """Early exits do not change the result, for any free GPUs and any order."""
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     waiting = np.random.default_rng(seed).permutation(view.queued).tolist()
     quick, slow = view.allocation(keep_running=True), view.allocation(keep_running=True)
     start_waiting(view, quick, waiting, find)
@@ -174,7 +174,7 @@ def test_starting_the_queue_is_trying_every_job(find, seed):
 @both_ways
 @given(seed=st.integers(0, 10_000), down=st.integers(0, 3))
 def test_the_same_with_sizes_and_types(find, seed, down):
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     rng = np.random.default_rng(seed)
     waiting = rng.permutation(view.queued).tolist()
     sizes = {job: int(rng.integers(1, 13)) for job in waiting}

@@ -37,7 +37,7 @@ def found(floor: NodeArrays, free: np.ndarray, wanted: Wanted, job: int, lowest:
 def test_compiled_and_readable_search_agree(find, seed):
     """Nodes of many sizes, wholly free or not, some down; gangs over several types. Free GPUs are not changed."""
     rng = np.random.default_rng(seed)
-    view = busy_round(seed, drawn_cluster(rng))
+    view = busy_round(seed, drawn_cluster(rng), shapes=True)
     floor, _, _ = arrays_of(view.allocation(), np.zeros((0, 4), np.int64))
     present = np.arange(len(view.num_gpus))
     wanted = wanted_of(view, present, view.num_gpus[present], None)
@@ -53,7 +53,7 @@ def test_compiled_and_readable_search_agree(find, seed):
 
 @given(seed=st.integers(0, 10_000))
 def test_types_of_a_queue_equal_those_of_each_job(seed):
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     queue = np.arange(len(view.num_gpus))
     for job, row in zip(queue.tolist(), wanted_of(view, queue, view.num_gpus[queue], None).types, strict=True):
         assert tuple(row[row >= 0].tolist()) == types_by_throughput(view, job, int(view.num_gpus[job]))

@@ -12,7 +12,9 @@ from baselines import Fifo, Las, Optimus, Random, Srtf, Starling, Tiresias
 from baselines.parts.linear_gaussian import LinearGaussian
 from baselines.starling.market import StarlingMarket
 from envs.evaluation.audit import Audit
-from envs.options.rules import CHANGES
+from envs.options.arrays import OPTION_ACTION, OPTION_ROW
+from envs.options.columns import START
+from envs.options.rules import CHANGES, OptionRules
 from envs.performance import IdealModel
 from envs.scheduling import Scheduler
 from envs.simulation import FifoMarket, Information, Rounds, Scenario, Setup, Simulator, run_episode
@@ -232,16 +234,23 @@ def test_constraints_that_allow_every_node_change_no_log(scheduler):
 
 
 def test_environments_refuse_what_they_cannot_offer():
+    """Best fit divides no jobs; a job with nodes for itself has options."""
+    workload, setup = four_nodes(Constraints(num_nodes=2))
+    with pytest.raises(MurmurationError, match=r"\(nodes=2\), .* or workload\.constraints=none$"):
+        batch_of(setup, workload, OptionRules(placing="best_fit"))
     workload, setup = four_nodes(Constraints(exclusive=True))
-    with pytest.raises(MurmurationError, match=r"exclusive nodes, .* set workload\.constraints=none$"):
-        batch_of(setup, workload)
+    for placing, count in (("best_fit", 1), ("chosen", 4)):
+        what = batch_of(setup, workload, OptionRules(placing=placing, distinct_nodes=False)).options().what
+        starts = what[(what[:, OPTION_ROW] == 1) & (what[:, OPTION_ACTION] == START)]
+        assert len(starts) == count
 
 
 def test_options_offer_no_forbidden_node():
     """The compiled environment shows and does what its reference does, and chance finds nothing that is forbidden."""
     placed = 0
-    for seed in range(7100, 7108):
-        world, rng = constrained_world(seed, shapes=False, plain=seed % 2 == 0), np.random.default_rng(seed)
+    for seed in range(7100, 7110):
+        world = constrained_world(seed, plain=seed % 2 == 0, pairs=seed % 3 == 0)
+        rng = np.random.default_rng(seed)
         batch, reference = begun(world, random_rules(rng, changes=CHANGES[seed % 3]))
         play_options(world.name, batch, reference, rng)
         assert batch.state.log(0) == reference.simulator.log
@@ -252,10 +261,11 @@ def test_options_offer_no_forbidden_node():
 @pytest.mark.parametrize("seed", range(4))
 def test_bids_place_no_job_on_a_forbidden_node(seed):
     """Loud bids on two markets, as agents and as a scheduler."""
-    workload = halls_workload(seed)
+    workload = halls_workload(seed, shapes=seed >= 2)
     setup = Setup(HALLS, Curved(), Scenario(restart_delay=2.0, horizon=1e7))
     for market in (FifoMarket(), StarlingMarket()):
         batch = rolled_out(loud, market, setup, workload, seed)
         result = run_episode(Bidder(loud, market), Simulator(workload, setup))
         assert batch.state.log(0) == result.log
         assert check_log(workload, HALLS, result.log) > 10
+        assert result.finished.all()

@@ -11,8 +11,7 @@ from baselines.parts.placing_kernels import start_by_rank
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, ClusterSpec, Constraints, IntArray, JobId, NodeId, constraints_of
 from envs.types.allocation import consolidated
-from envs.types.limits import Find as FindOnType
-from envs.types.limits import find_shaped
+from envs.types.limits import FindOnType, find_shaped
 
 Gpus: TypeAlias = dict[NodeId, int]  # GPUs by node; empty if there is no room
 Find: TypeAlias = Callable[[ClusterView, IntArray, JobId, int, Sequence[int]], Gpus]  # `best_fit` or `first_fit`

@@ -57,11 +57,11 @@ class PlacementLimits:
             )
 
 
-Find: TypeAlias = Callable[[IntArray, ClusterSpec, int, int], dict[NodeId, int] | None]
+FindOnType: TypeAlias = Callable[[IntArray, ClusterSpec, int, int], dict[NodeId, int] | None]
 
 
 def find_shaped(
-    asked: Constraints, free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int, find: Find
+    asked: Constraints, free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int, find: FindOnType
 ) -> dict[NodeId, int]:
     """Find GPUs of one type on nodes as constraints demand; empty if there is no room.
 
@@ -78,12 +78,14 @@ def find_shaped(
     if asked.exclusive:
         free = np.where(free == cluster.node_gpus, free, 0)
     if asked.num_nodes or asked.gpus_per_node:
-        return divide(asked, free, cluster, want, gpu_type)
+        return divide_among(asked, free, cluster, want, gpu_type)
     found = find(free, cluster, want, gpu_type) or {}
     return {} if 0 < asked.max_nodes < len(found) else found
 
 
-def divide(asked: Constraints, free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int) -> dict[NodeId, int]:
+def divide_among(
+    asked: Constraints, free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int
+) -> dict[NodeId, int]:
     """Divide GPUs among as many nodes of a type as constraints demand; empty if there is no room.
 
     Evenly on the nodes with fewest free GPUs; where that fails, as many GPUs as possible from the nodes with most.

@@ -239,8 +239,8 @@ def test_environments_refuse_what_they_cannot_offer():
     with pytest.raises(MurmurationError, match=r"\(nodes=2\), .* or workload\.constraints=none$"):
         batch_of(setup, workload, OptionRules(placing="best_fit"))
     workload, setup = four_nodes(Constraints(exclusive=True))
-    for placing, count in (("best_fit", 1), ("chosen", 4)):
-        what = batch_of(setup, workload, OptionRules(placing=placing, distinct_nodes=False)).options().what
+    for rules, count in ((OptionRules(placing="best_fit"), 1), (OptionRules(distinct_nodes=False), 4)):
+        what = batch_of(setup, workload, rules).options().what
         starts = what[(what[:, OPTION_ROW] == 1) & (what[:, OPTION_ACTION] == START)]
         assert len(starts) == count
 

@@ -36,7 +36,7 @@ from envs.types import (
     seal,
     without_constraints,
 )
-from envs.types.limits import divide
+from envs.types.limits import divide_among
 
 CPU_GRID = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 12.0, 24.0])  # cores per GPU: Synergy's grid, OSDI'22
 MEMORY_GRID = np.array([0.0, 20.83, 62.5, 125.0, 187.5, 250.0])  # GB per GPU: Synergy's grid
@@ -231,7 +231,9 @@ def find_undivided(cluster: ClusterSpec, models: Sequence[str], max_gpus: int) -
         if each not in known:
             known[each] = np.zeros(shape, np.bool_)
             for gpu_type, gpus in np.ndindex(shape) if each.demand_nodes(1) else ():
-                known[each][gpu_type, gpus] = not (gpus and divide(each, cluster.node_gpus, cluster, gpus, gpu_type))
+                known[each][gpu_type, gpus] = not (
+                    gpus and divide_among(each, cluster.node_gpus, cluster, gpus, gpu_type)
+                )
     return np.array([known[each] for each in asked])
 
 

@@ -89,13 +89,13 @@ def compare_edges(told: str, batch: BiddingBatch, edges: dict[tuple[int, int], l
     return held
 
 
-@pytest.mark.parametrize("kind", ["plain", "all rules", "constrained"])
-def test_kernels_and_reference_observe_the_same(kind):
+@pytest.mark.parametrize("rules_of_world", ["plain", "all rules", "constrained"])
+def test_kernels_and_reference_observe_the_same(rules_of_world):
     """Random worlds and rules, and a market that does anything; where jobs have constraints, one that honours them."""
     rounds = 0
     for seed in range(WORLDS):
-        constrained = kind == "constrained"
-        world = constrained_world(seed) if constrained else random_world(seed, plain=kind == "plain")
+        constrained = rules_of_world == "constrained"
+        world = constrained_world(seed) if constrained else random_world(seed, plain=rules_of_world == "plain")
         rules = random_rules(np.random.default_rng(seed))
         batch = begun(world, rules, FifoMarket() if constrained else None)
         for number in range(MOST_ROUNDS):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from envs.simulation.world.shapes import divide_gang, is_divided, shapes_of
 from envs.types import ClusterSpec, Constraints, NodeSpec, constrain
-from envs.types.limits import divide, find_shaped
+from envs.types.limits import divide_among, find_shaped
 
 NODE = st.tuples(st.sampled_from(["new", "old"]), st.integers(1, 8), st.integers(0, 8))  # its type, GPUs and free GPUs
 ASKED = st.builds(
@@ -44,12 +44,12 @@ def test_divisions_worked_by_hand():
     """Evenly where that is possible, on the nodes with fewest free GPUs; else most from the emptiest."""
     cluster = ClusterSpec(tuple(NodeSpec("new", size) for size in (8, 8, 2, 4)))
     free = np.array([8, 5, 2, 4])
-    assert divide(Constraints(num_nodes=2), free, cluster, 4, 0) == {2: 2, 3: 2}
-    assert divide(Constraints(num_nodes=2), free, cluster, 7, 0) == {3: 3, 1: 4}
-    assert divide(Constraints(num_nodes=2), free, cluster, 12, 0) == {0: 8, 1: 4}
-    assert divide(Constraints(num_nodes=3), free, cluster, 17, 0) == {0: 8, 1: 5, 3: 4}
-    assert divide(Constraints(gpus_per_node=4), free, cluster, 12, 0) == {3: 4, 1: 4, 0: 4}
-    assert divide(Constraints(gpus_per_node=4), free, cluster, 16, 0) == {}
+    assert divide_among(Constraints(num_nodes=2), free, cluster, 4, 0) == {2: 2, 3: 2}
+    assert divide_among(Constraints(num_nodes=2), free, cluster, 7, 0) == {3: 3, 1: 4}
+    assert divide_among(Constraints(num_nodes=2), free, cluster, 12, 0) == {0: 8, 1: 4}
+    assert divide_among(Constraints(num_nodes=3), free, cluster, 17, 0) == {0: 8, 1: 5, 3: 4}
+    assert divide_among(Constraints(gpus_per_node=4), free, cluster, 12, 0) == {3: 4, 1: 4, 0: 4}
+    assert divide_among(Constraints(gpus_per_node=4), free, cluster, 16, 0) == {}
 
 
 def test_a_limit_on_the_number_of_nodes_is_no_division():

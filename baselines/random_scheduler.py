@@ -4,7 +4,8 @@ import numpy as np
 
 from baselines.parts.placing import best_fit, constraints_at, pack
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, Constraints, IntArray, JobId
+from envs.simulation.world.shapes import shapes_of
+from envs.types import Allocation, ClusterSpec, IntArray, JobId
 from envs.types.limits import find_shaped
 
 
@@ -28,7 +29,8 @@ class Random:
     def schedule(self, view: ClusterView) -> Allocation:
         """Keep running jobs; start waiting ones on random GPUs."""
         allocation = view.allocation(keep_running=True)
-        waiting = self._rng.permutation(view.queued)
+        waiting, models, shapes = self._rng.permutation(view.queued), view.model, shapes_of(view.models)
+        self._shaped = set(np.flatnonzero(shapes.any(axis=1)).tolist())
         # The number of free GPUs only falls, so a job equal to one that found no room need not be tried.
         hopeless: set[tuple[int, int, int, bytes]] = set()
         while waiting.size:
@@ -36,8 +38,8 @@ class Random:
             looked_at = 0
             for job in waiting.tolist():
                 looked_at += 1
-                least, most, model = int(view.min_gpus[job]), int(view.max_gpus[job]), int(view.model[job])
-                like = least, most, model, view.throughputs(job).tobytes()
+                least, most = int(view.min_gpus[job]), int(view.max_gpus[job])
+                like = least, most, int(models[job]), view.throughputs(job).tobytes()
                 if like not in hopeless and not self._start(view, allocation, job):
                     hopeless.add(like)
                     break
@@ -49,19 +51,17 @@ class Random:
         sizes = _sizes(view, allocation, job)
         if not sizes:
             return pack(view, allocation, job, int(view.min_gpus[job]), ())  # it may still be a gang over several types
-        if asked := constraints_at(view, job):
-            return self._start_within(view, allocation, job, asked, sizes)
+        if self._shaped and int(view.model[job]) in self._shaped:
+            return self._start_within(view, allocation, job, sizes)
         gpu_type = list(sizes)[self._rng.integers(len(sizes))]
         size = int(self._rng.choice(sizes[gpu_type]))
         allocation.place(job, self._scatter(allocation.free_gpus, allocation.cluster, size, gpu_type))
         return True
 
-    def _start_within(
-        self, view: ClusterView, allocation: Allocation, job: JobId, asked: Constraints, sizes: dict[int, IntArray]
-    ) -> bool:
+    def _start_within(self, view: ClusterView, allocation: Allocation, job: JobId, sizes: dict[int, IntArray]) -> bool:
         """Start a job as its constraints allow; return whether there was room."""
         pairs = [(gpu_type, size) for gpu_type, able in sizes.items() for size in able.tolist()]
-        free, cluster = allocation.free_gpus, allocation.cluster
+        free, cluster, asked = allocation.free_gpus, allocation.cluster, constraints_at(view, job)
         for gpu_type, size in self._rng.permutation(np.array(pairs)).tolist():
             found = find_shaped(asked, free, cluster, size, gpu_type, self._scatter)
             found = found or best_fit(view, free, job, size, (gpu_type,))

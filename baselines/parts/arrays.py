@@ -69,7 +69,7 @@ def wanted_of(
 
 def shapes_at(view: ClusterView, jobs: IntArray) -> IntArray:
     """int64[len(jobs), 4]: what the constraints of jobs demand, see `envs.simulation.world.shapes`."""
-    shapes: IntArray = shapes_of(view.shared_resources.models)[view.model[jobs]]
+    shapes: IntArray = shapes_of(view.models)[view.model[jobs]]
     return shapes
 
 
@@ -80,12 +80,11 @@ def types_to_span(view: ClusterView, job: JobId, size: int) -> Sequence[int]:
     together are too small, or if constraints demand a division among nodes.
     """
     cluster = view.cluster
-    if shapes_at(view, np.array([job]))[0, :2].any():
-        return []
     peak = view.throughputs(job).max(axis=1)
     able = [int(gpu_type) for gpu_type in np.argsort(-peak, kind="stable") if peak[gpu_type] > 0]
     holds = [int(cluster.node_gpus[cluster.node_types == gpu_type].sum()) for gpu_type in able]
-    return able if max(holds, default=0) < size <= sum(holds) else []
+    spans = max(holds, default=0) < size <= sum(holds) and not shapes_at(view, np.array([job]))[0, :2].any()
+    return able if spans else []
 
 
 def shares_of(view: ClusterView, allocation: Allocation) -> IntArray:

@@ -137,7 +137,7 @@ def best_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types
     """
     if gpu_types:
         return _first_type(view, free, job, size, gpu_types, consolidated)
-    able, asked = types_to_span(view, job, size), constraints_at(view, job)
+    able = types_to_span(view, job, size)
     if not able:
         return {}
     nodes = np.concatenate([np.flatnonzero(view.cluster.node_types == gpu_type) for gpu_type in able])
@@ -145,12 +145,12 @@ def best_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types
     def fill(free: IntArray, cluster: ClusterSpec, size: int, gpu_type: int) -> Gpus:
         return _fill_nodes(nodes, free, cluster.node_gpus, size)
 
-    return find_shaped(asked, free, view.cluster, size, -1, fill)
+    return find_shaped(constraints_at(view, job), free, view.cluster, size, -1, fill)
 
 
 def constraints_at(view: ClusterView, job: JobId) -> Constraints:
     """Return the constraints of a job."""
-    return constraints_of(view.shared_resources.models[view.model[job]])
+    return constraints_of(view.models[view.model[job]])
 
 
 def _first_type(

@@ -16,14 +16,14 @@ from baselines.starling.round import Present, Proposal, StarlingRules
 from baselines.starling.tables import JobTables, NodeTables
 from baselines.starling.two_candidates import WriteCandidate
 from envs.scheduling import ClusterView
-from envs.simulation import Scenario, SimulatedEpisode
+from envs.simulation import SimulatedEpisode
 from envs.simulation.compiled.jit import as_argument, inlined, jit
 from envs.simulation.world.arrays import World
 from envs.simulation.world.clock import advance
 from envs.simulation.world.kernels import LOG_FULL, QUEUED, ROUND, RUNNING, attained_service, remaining_work, settle
 from envs.simulation.world.ordered_set import next_member
 from envs.simulation.world.shares import clear_job, new_share
-from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, JobId, SharedResources
+from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, JobId
 
 Decide: TypeAlias = Callable[[WriteCandidate, Present, JobTables, NodeTables, StarlingRules, int, Offsets], Proposal]
 
@@ -73,7 +73,7 @@ class EveryJob:
         self.max_gpus: IntArray = columns["max_gpus"].copy()
         self.model: IntArray = columns["model"].copy()
         self.num_beliefs: int = simulator.view.num_beliefs
-        self._table = simulator.table
+        self.models, self._table = simulator.table.models, simulator.table
 
     def throughputs(self, job: JobId) -> FloatArray:
         """See `ClusterView.throughputs`."""
@@ -84,11 +84,6 @@ class EveryJob:
         """See `ClusterView.most_nodes`."""
         most: IntArray = self._table.most_nodes()[self.model[job]]
         return most
-
-    @property
-    def shared_resources(self) -> SharedResources:
-        """See `ClusterView.shared_resources`; only the names of its models are those of the episode."""
-        return self._table.shared_resources(Scenario())
 
     @property
     def view(self) -> ClusterView:

@@ -175,6 +175,11 @@ class ReferenceView:
         return self._engine.shown.table.shared_resources()
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models, with the constraints of their jobs."""
+        return self._engine.shown.table.models
+
+    @property
     def model(self) -> IntArray:
         """int64[num_submitted]: index of each job's model in `shared_resources`."""
         return np.array([job.model for job in self._engine.jobs[: self._engine.num_submitted]], dtype=np.int64)

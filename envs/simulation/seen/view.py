@@ -290,6 +290,11 @@ class StateView:
         return self._engine_side.table.shared_resources(self._engine_side.setup.scenario)
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models, with the constraints of their jobs."""
+        return self._engine_side.table.models
+
+    @property
     def model(self) -> IntArray:
         """int64[num_submitted]: index of each job's model in `shared_resources`."""
         return self._engine_side.submitted("model")  # type: ignore[no-any-return]

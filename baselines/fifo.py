@@ -7,12 +7,13 @@ import numpy as np
 
 from baselines.compiled.fifo import play_fifo
 from baselines.compiled.gang import gangs_of
-from baselines.parts.arrays import gang_sizes
+from baselines.parts.arrays import gang_sizes, shapes_at
 from baselines.parts.estimates import remaining_time, remaining_time_on, require_remaining_work
 from baselines.parts.placing import (
     Find,
     Gpus,
     best_fit,
+    constraints_at,
     could_fit,
     fewest,
     first_fit,
@@ -22,7 +23,7 @@ from baselines.parts.placing import (
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
 from envs.simulation.world.kernels import LOG_FULL
-from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, Placement, Seconds
+from envs.types import Allocation, ClusterSpec, Constraints, IntArray, JobId, MurmurationError, Placement, Seconds
 
 NAME = "Fifo with backfill=easy"  # in error messages
 
@@ -104,8 +105,9 @@ def _pass_head(view: ClusterView, allocation: Allocation, head: JobId, others: l
     sizes = gang_sizes(view, jobs)
     at_best = view.time + remaining_time(view, jobs, NAME) <= start  # on the fastest type; other types take longer
     while jobs.size:
-        able = could_fit(view.cluster, allocation.free_gpus, sizes)
-        able &= at_best | could_fit(view.cluster, np.minimum(allocation.free_gpus, then), sizes)
+        shapes = shapes_at(view, jobs)
+        able = could_fit(view.cluster, allocation.free_gpus, sizes, shapes)
+        able &= at_best | could_fit(view.cluster, np.minimum(allocation.free_gpus, then), sizes, shapes)
         jobs, sizes, at_best = jobs[able], sizes[able], at_best[able]
         passed = _first_to_pass(view, allocation, jobs.tolist(), sizes.tolist(), start, then, find) + 1
         jobs, sizes, at_best = jobs[passed:], sizes[passed:], at_best[passed:]
@@ -121,22 +123,23 @@ def _first_to_pass(
     find: Find,
 ) -> int:
     """Start the first of `jobs` that may pass the head; return its index, or `len(jobs)` if none may."""
-    places: dict[tuple[int, Sequence[int]], tuple[Gpus, Gpus]] = {}  # now, and beside the head at its start
+    places: dict[tuple[int, Sequence[int], Constraints], tuple[Gpus, Gpus]] = {}  # now, and beside the head later
     for index, (job, size) in enumerate(zip(jobs, sizes, strict=True)):
         types = types_by_throughput(view, job, size)
-        if not types or (size, types) not in places:  # without types the model decides: no cache
+        like = size, types, constraints_at(view, job)
+        if not types or like not in places:  # without types the model decides: no cache
             beside = np.minimum(allocation.free_gpus, then)
-            places[size, types] = (
+            places[like] = (
                 find(view, allocation.free_gpus, job, size, types),
                 find(view, beside, job, size, types),
             )
-        now, later = places[size, types]
+        now, later = places[like]
         if now and view.time + _duration(view, job, Placement(now)) <= start:
             allocation.place(job, now)
             return index
         if later:
             allocation.place(job, later)
-            for node, gpus in later.items():
+            for node, gpus in allocation.held(job, later).items():
                 then[node] -= gpus
             return index
     return len(jobs)
@@ -156,7 +159,7 @@ def _reserve(view: ClusterView, allocation: Allocation, head: JobId, find: Find)
         """int64[num_nodes]: GPUs free when the first `count` jobs have ended."""
         free = allocation.free_gpus.copy()
         for index in order[:count].tolist():
-            for node, gpus in places[index].gpus.items():
+            for node, gpus in allocation.held(int(jobs[index]), places[index].gpus).items():
                 free[node] += gpus
         return free
 
@@ -164,7 +167,7 @@ def _reserve(view: ClusterView, allocation: Allocation, head: JobId, find: Find)
     if count is None:
         return None
     then = free_after(count)
-    for node, gpus in _found(view, then, head, find).items():
+    for node, gpus in allocation.held(head, _found(view, then, head, find)).items():
         then[node] -= gpus
     return float(ends[order[count - 1]]), then
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from baselines.parts.placing import constraints_at
 from baselines.parts.priority import ranked
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import SimulationView, Snapshot
@@ -193,7 +194,10 @@ class PairingRule:
                 free[best] = False
 
     def _gains(self, view: ClusterView, job: JobId, owners: Owners, weight: FloatArray) -> FloatArray:
-        """float64[num_owners]: what is gained by placing a job beside each owner; -inf where it cannot go."""
+        """float64[num_owners]: what is gained by placing a job beside each owner; -inf where it cannot go.
+
+        A job whose constraints demand a division among nodes goes beside none.
+        """
         throughputs, most_nodes = view.throughputs(job), view.most_nodes(job)
         size = np.minimum(owners.num_gpus, throughputs.shape[1] - 1)
         sized = (owners.num_gpus == size) & (size >= view.min_gpus[job]) & (size <= view.max_gpus[job])
@@ -203,6 +207,7 @@ class PairingRule:
         there = _least(throughputs[:, size].T, owners.on_type)
         reached = _least(most_nodes[:, size].T.astype(np.float64), owners.on_type) >= owners.num_nodes
         usual = throughputs[:, min(int(view.num_gpus[job]), throughputs.shape[1] - 1)].max()
+        sized &= constraints_at(view, job).demand_nodes(1) == 0
         fits = sized & reached & (kept > 0) & (np.minimum(kept, left) >= self.least_kept) & (there > 0) & (usual > 0)
         gain = kept * there / max(usual, 1e-12) - weight * (1.0 - left)
         found: FloatArray = np.where(fits, gain, -np.inf)

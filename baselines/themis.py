@@ -183,7 +183,7 @@ class Themis:
         """Start other jobs in random order: where they ran if that is free, else as requested, else at least sizes."""
         order = [job for job in self._rng.permutation(jobs).tolist() if allocation.placement(job) is None]
         for job in order:
-            if job in held and all(allocation.free_gpus[node] >= n for node, n in view.placement(job).gpus.items()):
+            if job in held and allocation.has_room(job, view.placement(job).gpus):
                 allocation.keep(job)
         start_in_order(view, allocation, order)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from baselines.parts.arrays import gang_sizes, rank_types, throughputs_at, types_to_span
 from baselines.parts.estimates import as_long_again
+from baselines.parts.placing import best_fit, constraints_at
 from baselines.parts.priority import jobs_present, keep_and_displace
 from envs.scheduling import ClusterView
 from envs.types import (
@@ -23,6 +24,7 @@ from envs.types import (
     Seconds,
 )
 from envs.types.allocation import scattered
+from envs.types.limits import find_shaped
 
 _ROUNDING = 1e-9  # relative; a job within rounding of a limit has reached it
 
@@ -155,7 +157,7 @@ def _spread(view: ClusterView, jobs: IntArray) -> Allocation:
     for job, size, ranked in zip(jobs.tolist(), sizes.tolist(), types, strict=True):
         placement = allocation.placement(job)
         if placement is not None:
-            nodes, gpus = np.array(list(placement.gpus.items())).T
+            nodes, gpus = np.array(list(allocation.held(job, placement.gpus).items())).T
             held = np.bincount(cluster.node_types[nodes], gpus, len(room)).astype(np.int64)
             if (held <= room).all():
                 room -= held
@@ -167,9 +169,15 @@ def _spread(view: ClusterView, jobs: IntArray) -> Allocation:
             starting.append((job, share))
     for job, share in starting:
         chosen: dict[NodeId, int] = {}
+        free, asked = allocation.free_gpus, constraints_at(view, job)
         for gpu_type in np.flatnonzero(share).tolist():
-            chosen |= scattered(allocation.free_gpus, cluster, int(share[gpu_type]), gpu_type) or {}
-        allocation.place(job, chosen)
+            size = int(share[gpu_type])
+            chosen |= find_shaped(asked, free, cluster, size, gpu_type, scattered) or best_fit(
+                view, free, job, size, (gpu_type,)
+            )
+        few = not 0 < asked.max_nodes < len(chosen)  # over several types
+        if few and sum(chosen.values()) == share.sum():  # else the nodes that its constraints allow are in use
+            allocation.place(job, chosen)
     return allocation
 
 

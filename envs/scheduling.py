@@ -242,6 +242,11 @@ class ClusterView(Protocol):
         """int64[num_submitted]: index of each job's model in `shared_resources`."""
         ...
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of these models, as in `shared_resources`, with the constraints of their jobs."""
+        ...
+
     def job(self, job: JobId) -> JobSpec:
         """Return the job as submitted; `work` is NaN if the scenario hides it."""
         ...

@@ -13,7 +13,8 @@ from envs.evaluation.files import file_part, write_figure, write_frame, write_wh
 from envs.evaluation.sweep import sweep
 from murmuration.config.describe import describe_sweep
 from murmuration.config.descriptions import SweepRun
-from murmuration.config.inputs import build_inputs, build_schedulers, find_workloads
+from murmuration.config.honoured import build_able
+from murmuration.config.inputs import build_inputs, find_workloads
 from murmuration.reports.report import DOTS_PER_INCH
 from murmuration.reports.sweep_plot import jct_by_load
 from murmuration.reports.table import unit_for
@@ -25,10 +26,11 @@ from murmuration.runs.spreading import find_spread
 def main(run: SweepRun, folder: Path) -> None:
     """Run the same jobs at every load; print the table, write CSV and plot."""
     inputs = build_inputs(run.problem)
-    schedulers = build_schedulers(run.schedulers)
+    workloads = find_workloads(inputs, run.split, run.episodes)
+    schedulers = build_able(run.schedulers, workloads, run.optional)
     found = sweep(
         schedulers,
-        find_workloads(inputs, run.split, run.episodes),
+        workloads,
         run.loads,
         inputs.setup,
         inputs.seed,

@@ -1,6 +1,7 @@
 """Place gangs by compiled code in the engine's own arrays: the compiled form of `baselines.parts.placing.best_fit`.
 
-`new_share` extends the draft of the round; a job that finds no room leaves the draft unchanged.
+`new_share` extends the draft of the round; a job that finds no room leaves the draft unchanged. Of constraints, limits
+on the number of nodes are heeded; no episode with other shapes is played as a whole.
 """
 
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from envs.simulation import SimulatedEpisode
 from envs.simulation.compiled.jit import leaf
 from envs.simulation.world.arrays import World
 from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shapes import shapes_of, too_many_nodes
 from envs.simulation.world.shares import clear_job, clear_named_settings, new_share, store_placement
 from envs.types import IntArray
 
@@ -24,8 +26,8 @@ class Gangs(NamedTuple):
             fastest first, padded with -1 (`baselines.parts.placing.types_by_throughput`).
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
         sizes: int64[num_gpu_types, most GPUs of a node + 1], nodes of each type by size.
-        group: int64[num_models, max_gpus + 1], a number for each size and order of types: either all jobs of a group
-            find room or none does.
+        group: int64[num_models, max_gpus + 1], a number for each size, order of types and shape: either all jobs of a
+            group find room or none does.
         hopeless: int64[num_groups], the last round in which a job of the group found no room; working memory.
     """
 
@@ -50,9 +52,9 @@ def gangs_of(simulator: SimulatedEpisode) -> Gangs | None:
     np.add.at(node_sizes, (cluster.node_types, cluster.node_gpus), 1)
     largest = np.array([cluster.node_gpus[cluster.node_types == gpu_type].max() for gpu_type in gpu_types])
     sizes = np.broadcast_to(np.arange(types.shape[1])[None, :, None], (*types.shape[:2], 1))
-    _, group = np.unique(
-        np.concatenate([sizes, types], axis=2).reshape(-1, types.shape[2] + 1), axis=0, return_inverse=True
-    )
+    shapes = np.array(shapes_of(simulator.table.models))
+    alike = np.concatenate([sizes, types, np.repeat(shapes[:, None], types.shape[1], axis=1)], axis=2)
+    _, group = np.unique(alike.reshape(-1, alike.shape[2]), axis=0, return_inverse=True)
     return Gangs(types, largest, node_sizes, group.reshape(types.shape[:2]), np.full(group.max() + 1, -1))
 
 
@@ -124,6 +126,7 @@ def place_on(world: World, gangs: Gangs, j: int, gpu_type: int) -> bool:
         new_share(world, j, n, gpus, np.nan, np.nan)
         return True
     found = place_on_whole(world, gangs, j, gpu_type, gpus)
+    found = found and not too_many_nodes(world.shapes[job.model], job.num_shares)
     if not found:
         clear_job(world, j)
     return found

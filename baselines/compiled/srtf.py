@@ -87,6 +87,8 @@ def look_at_jobs(
         wanted.sizes[at] = job.num_gpus
         for i in range(len(gangs.largest)):
             wanted.types[at, i] = gangs.types[job.model, job.num_gpus, i]
+        for i in range(wanted.shapes.shape[1]):
+            wanted.shapes[at, i] = world.shapes[job.model, i]
         outcome.fate[at] = STAYS if job.status == RUNNING else WAITS
         outcome.first[at] = outcome.used[0]
         outcome.length[at] = job.num_shares
@@ -125,7 +127,10 @@ def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
         node_types[n], total[n], free[n] = node.gpu_type, node.num_gpus, node.free
     most = 2 * world.episode[0].num_gpus
     wanted = Wanted(
-        np.empty(count, np.int64), np.empty((count, num_types), np.int64), np.full((count, num_types), -1, np.int64)
+        np.empty(count, np.int64),
+        np.empty((count, num_types), np.int64),
+        np.full((count, num_types), -1, np.int64),
+        np.empty((count, world.shapes.shape[1]), np.int64),
     )
     outcome = PlacementOutcome(
         np.empty(count, np.int64),
@@ -134,6 +139,7 @@ def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
         np.empty(most, np.int64),
         np.empty(most, np.int64),
         np.zeros(1, np.int64),
+        np.zeros(count, np.int64),  # episodes with exclusive jobs are not played as a whole
     )
     scratch = Scratch(
         np.empty(num_nodes, np.int64),

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from baselines.parts.grants import Grant
-from baselines.parts.placing import Gpus, best_fit
+from baselines.parts.placing import Gpus, best_fit, constraints_at
 from baselines.parts.scalability import AnalysedJobs
 from envs.scheduling import ClusterView
 from envs.types import Allocation, Configuration, JobId, Placement
 from envs.types.allocation import consolidated, scattered
+from envs.types.limits import find_shaped
 
 
 def held_by(view: ClusterView, job: JobId) -> Grant | None:
@@ -41,7 +42,7 @@ def place_shares(
     changed = [job for job, grant in grants.items() if held.get(job) != grant]
     for job in sorted(changed, key=lambda job: (-grants[job].num_gpus, job)):
         grant = grants[job]
-        gpus = consolidated(allocation.free_gpus, view.cluster, grant.num_gpus, grant.gpu_type)
+        gpus = best_fit(view, allocation.free_gpus, job, grant.num_gpus, (grant.gpu_type,))
         gpus = gpus or _second_best(view, allocation, analysed, job, grant, job in held)
         if gpus:
             batch = int(analysed.batches[analysed.table[job], grant.gpu_type, sum(gpus.values())])
@@ -79,15 +80,13 @@ def _second_best(
 def _places(
     view: ClusterView, allocation: Allocation, analysed: AnalysedJobs, job: JobId, grant: Grant, runs: bool
 ) -> Iterator[Gpus]:
-    free, cluster = allocation.free_gpus, view.cluster
+    free, cluster, asked = allocation.free_gpus, view.cluster, constraints_at(view, job)
     factors = analysed.factors[analysed.table[job], grant.gpu_type, : grant.num_gpus + 1]
     sizes = [size for size in np.argsort(-factors, kind="stable").tolist() if np.isfinite(factors[size])]
     now = dict(view.placement(job).gpus) if runs else {}
-    if sum(now.values()) in sizes and all(
-        cluster.node_types[node] == grant.gpu_type and free[node] >= count for node, count in now.items()
-    ):
+    on_type = all(cluster.node_types[node] == grant.gpu_type for node in now)
+    if sum(now.values()) in sizes and on_type and allocation.has_room(job, now):
         yield now
-    in_one_piece = (consolidated(free, cluster, size, grant.gpu_type) for size in sizes)
-    yield from list(filter(None, in_one_piece))[:1]
-    spread = (scattered(free, cluster, size, grant.gpu_type) for size in sizes)
-    yield from list(filter(None, spread))[:1]
+    for find in (consolidated, scattered):  # in one piece, and spread
+        found = (find_shaped(asked, free, cluster, size, grant.gpu_type, find) for size in sizes)
+        yield from list(filter(None, found))[:1]

@@ -7,6 +7,7 @@ import numpy as np
 from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, NodeArrays, PlacementOutcome, Scratch, Wanted
 from envs.scheduling import ClusterView
 from envs.simulation.world.ordered_set import fill_by_node, num_words
+from envs.simulation.world.shapes import ALONE, shapes_of
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement
 
 
@@ -14,7 +15,8 @@ def gang_sizes(view: ClusterView, jobs: IntArray) -> IntArray:
     """int64[len(jobs)]: GPUs of jobs that are not resized, as requested.
 
     If the types on which a job runs have fewer GPUs together than it requests, it gets the largest size of its range
-    with which it runs on one type, or all GPUs of these types if there is no such size.
+    with which it runs on one type, or all GPUs of these types if there is no such size. If these are fewer than the
+    least of its range, it fits nowhere.
     """
     cluster, sizes = view.cluster, view.num_gpus[jobs]
     whole = np.bincount(cluster.node_types, cluster.node_gpus, len(cluster.gpu_types)).astype(np.int64)
@@ -24,7 +26,7 @@ def gang_sizes(view: ClusterView, jobs: IntArray) -> IntArray:
         there = int(whole[throughput.max(axis=1) > 0].sum())
         if 0 < there < sizes[place]:
             runs = np.flatnonzero(throughput[:, : view.max_gpus[job] + 1].max(axis=0) > 0)
-            sizes[place] = runs[-1] if runs[-1] >= view.min_gpus[job] else there
+            sizes[place] = max(runs[-1] if runs[-1] >= view.min_gpus[job] else there, view.min_gpus[job])
     return sizes
 
 
@@ -62,20 +64,27 @@ def wanted_of(
     for at in np.flatnonzero(types[:, 0] < 0).tolist():
         together = types_to_span(view, int(jobs[at]), int(sizes[at]))
         spanning[at, : len(together)] = together
-    return Wanted(sizes, types, spanning)
+    return Wanted(sizes, types, spanning, shapes_at(view, jobs))
+
+
+def shapes_at(view: ClusterView, jobs: IntArray) -> IntArray:
+    """int64[len(jobs), 4]: what the constraints of jobs demand, see `envs.simulation.world.shapes`."""
+    shapes: IntArray = shapes_of(view.models)[view.model[jobs]]
+    return shapes
 
 
 def types_to_span(view: ClusterView, job: JobId, size: int) -> Sequence[int]:
     """List the types that a gang which runs on no one type may span: those of its model, fastest first.
 
     The list is empty if one type is large enough by itself, since GPUs of others do not help then, or if all types
-    together are too small.
+    together are too small, or if constraints demand a division among nodes.
     """
     cluster = view.cluster
     peak = view.throughputs(job).max(axis=1)
     able = [int(gpu_type) for gpu_type in np.argsort(-peak, kind="stable") if peak[gpu_type] > 0]
     holds = [int(cluster.node_gpus[cluster.node_types == gpu_type].sum()) for gpu_type in able]
-    return able if max(holds, default=0) < size <= sum(holds) else []
+    spans = max(holds, default=0) < size <= sum(holds) and not shapes_at(view, np.array([job]))[0, :2].any()
+    return able if spans else []
 
 
 def shares_of(view: ClusterView, allocation: Allocation) -> IntArray:
@@ -89,25 +98,26 @@ def shares_of(view: ClusterView, allocation: Allocation) -> IntArray:
 
 
 def arrays_of(
-    allocation: Allocation, num_jobs: int, rows: IntArray | None = None
+    allocation: Allocation, shapes: IntArray, rows: IntArray | None = None
 ) -> tuple[NodeArrays, PlacementOutcome, Scratch]:
     """Build the nodes, the outcome and the working memory for compiled placing.
 
     Args:
         allocation: the allocation under construction.
-        num_jobs: number of jobs, in some order.
+        shapes: int64[num_jobs, 4], what the constraints of jobs, in some order, demand.
         rows: int64[num_shares, 3], (place in the order, node, GPUs) of jobs that hold GPUs, ascending; None if none do.
     """
-    cluster = allocation.cluster
+    cluster, num_jobs = allocation.cluster, len(shapes)
     node_types, total = cluster.node_types.copy(), cluster.node_gpus.copy()  # kernels need writable arrays
     largest = np.zeros(len(cluster.gpu_types), np.int64)
     np.maximum.at(largest, node_types, total)
     rows = np.zeros((0, 3), np.int64) if rows is None else rows
     count = np.bincount(rows[:, 0], minlength=num_jobs)
-    room = np.zeros((2, len(rows) + int(allocation.free_gpus.sum() + rows[:, 2].sum())), np.int64)
+    room = np.zeros((2, len(rows) + cluster.num_gpus), np.int64)  # each GPU is given to another job at most once
     room[:, : len(rows)] = rows[:, 1:].T
     first = np.cumsum(count) - count
-    outcome = PlacementOutcome(np.where(count > 0, STAYS, WAITS), first, count, room[0], room[1], np.array([len(rows)]))
+    fate, used = np.where(count > 0, STAYS, WAITS), np.array([len(rows)])
+    outcome = PlacementOutcome(fate, first, count, room[0], room[1], used, shapes[:, ALONE].copy())
     empty = [np.zeros(size, np.int64) for size in (*[cluster.num_nodes] * 2, num_jobs, num_jobs)]
     free = allocation.free_gpus.copy()
     return (

@@ -99,7 +99,7 @@ def _place_anew(
     stay = {job for job in jobs if held.get(job) == grants[job]}
     for job in sorted(jobs, key=lambda job: (-grants[job].num_gpus, job not in stay, job)):
         place = view.placement(job) if job in stay else None
-        if place and all(allocation.free_gpus[node] >= gpus for node, gpus in place.gpus.items()):
+        if place and allocation.has_room(job, place.gpus):
             allocation.place(job, replace(place, beside=None))
         else:
             pack_grant(view, allocation, job, grants[job], scatter=True)

@@ -6,11 +6,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from baselines.parts.arrays import apply_outcome, arrays_of, gang_sizes, sizes_of, types_to_span, wanted_of
+from baselines.parts.arrays import apply_outcome, arrays_of, gang_sizes, shapes_at, sizes_of, types_to_span, wanted_of
 from baselines.parts.placing_kernels import start_by_rank
 from envs.scheduling import ClusterView
-from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, NodeId
+from envs.types import Allocation, BoolArray, ClusterSpec, Constraints, IntArray, JobId, NodeId, constraints_of
 from envs.types.allocation import consolidated
+from envs.types.limits import FindOnType, find_shaped
 
 Gpus: TypeAlias = dict[NodeId, int]  # GPUs by node; empty if there is no room
 Find: TypeAlias = Callable[[ClusterView, IntArray, JobId, int, Sequence[int]], Gpus]  # `best_fit` or `first_fit`
@@ -31,16 +32,17 @@ def _fastest_first(throughputs: tuple[float, ...]) -> tuple[int, ...]:
     )
 
 
-def could_fit(cluster: ClusterSpec, free: IntArray, sizes: IntArray) -> BoolArray:
+def could_fit(cluster: ClusterSpec, free: IntArray, sizes: IntArray, shapes: IntArray) -> BoolArray:
     """bool[len(sizes)]: whether so many GPUs might be found among the free ones; False is final, True is not.
 
     This is a quick check for whole queues at once. A gang that one node of a type could hold needs so many free GPUs on
-    one node; a larger gang needs them in total. Throughputs are not considered.
+    one node; a larger gang, and one that constraints divide, needs them in total. Throughputs are not considered.
 
     Args:
         cluster: the nodes.
         free: int64[num_nodes], free GPUs.
         sizes: int64[num_jobs], GPUs that jobs request.
+        shapes: int64[num_jobs, 4], see `baselines.parts.arrays.shapes_at`.
     """
     able = np.zeros(len(sizes), dtype=np.bool_)
     in_all = int(free.sum())
@@ -54,6 +56,7 @@ def could_fit(cluster: ClusterSpec, free: IntArray, sizes: IntArray) -> BoolArra
         smallest = min(smallest, int(total.sum()))
     if len(cluster.gpu_types) > 1:
         able |= (sizes > smallest) & (sizes <= in_all)
+    able |= shapes[:, :2].any(axis=1) & (sizes <= in_all)
     return able
 
 
@@ -81,15 +84,15 @@ def start_waiting(
     wanted = sizes_of(view, jobs, sizes)
     if find not in (best_fit, first_fit):
         raise ValueError(f"start_waiting: find is {find}; it must be best_fit or first_fit")
-    count = 256
+    shapes, count = shapes_at(view, jobs), 256
     while jobs.size:
-        able = could_fit(view.cluster, allocation.free_gpus, wanted)
-        jobs, wanted = jobs[able], wanted[able]
+        able = could_fit(view.cluster, allocation.free_gpus, wanted, shapes)
+        jobs, wanted, shapes = jobs[able], wanted[able], shapes[able]
         chosen = wanted_of(view, jobs[:count], wanted[:count], gpu_types)
-        floor, outcome, scratch = arrays_of(allocation, len(chosen.sizes))
+        floor, outcome, scratch = arrays_of(allocation, chosen.shapes)
         start_by_rank(floor, chosen, outcome, scratch, find is first_fit)
         apply_outcome(allocation, jobs[:count], outcome)
-        jobs, wanted = jobs[count:], wanted[count:]
+        jobs, wanted, shapes = jobs[count:], wanted[count:], shapes[count:]
         count *= 4
 
 
@@ -120,6 +123,8 @@ def pack(
 def best_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types: Sequence[int]) -> Gpus:
     """Find GPUs by node for a job: the fewest nodes of one GPU type, best fit; empty if there is no room.
 
+    Constraints of the job may demand other numbers of nodes, and whole nodes.
+
     The types are tried in order, fastest first: a job takes a slower type now rather than wait for a faster one. A gang
     too large for any one type takes nodes of several types.
 
@@ -130,24 +135,40 @@ def best_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types
         size: GPUs to give.
         gpu_types: the types to try, in this order; empty for a job that runs consolidated on no type.
     """
-    cluster = view.cluster
     if gpu_types:
-        return next(filter(None, (consolidated(free, cluster, size, gpu_type) for gpu_type in gpu_types)), {})
+        return _first_type(view, free, job, size, gpu_types, consolidated)
     able = types_to_span(view, job, size)
     if not able:
         return {}
-    nodes = np.concatenate([np.flatnonzero(cluster.node_types == gpu_type) for gpu_type in able])
-    return _fill_nodes(nodes, free, cluster.node_gpus, size)
+    nodes = np.concatenate([np.flatnonzero(view.cluster.node_types == gpu_type) for gpu_type in able])
+
+    def fill(free: IntArray, cluster: ClusterSpec, size: int, gpu_type: int) -> Gpus:
+        return _fill_nodes(nodes, free, cluster.node_gpus, size)
+
+    return find_shaped(constraints_at(view, job), free, view.cluster, size, -1, fill)
+
+
+def constraints_at(view: ClusterView, job: JobId) -> Constraints:
+    """Return the constraints of a job."""
+    return constraints_of(view.models[view.model[job]])
+
+
+def _first_type(
+    view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types: Sequence[int], find: FindOnType
+) -> Gpus:
+    """Return GPUs of the first type with room."""
+    asked, cluster = constraints_at(view, job), view.cluster
+    return next(filter(None, (find_shaped(asked, free, cluster, size, each, find) for each in gpu_types)), {})
 
 
 def first_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types: Sequence[int]) -> Gpus:
     """Find GPUs as `best_fit` does, but on the first nodes with room instead of those that fit best."""
     if not gpu_types:
         return best_fit(view, free, job, size, gpu_types)
-    return next(filter(None, (first_nodes(view.cluster, free, size, gpu_type) for gpu_type in gpu_types)), {})
+    return _first_type(view, free, job, size, gpu_types, first_nodes)
 
 
-def first_nodes(cluster: ClusterSpec, free: IntArray, size: int, gpu_type: int) -> Gpus:
+def first_nodes(free: IntArray, cluster: ClusterSpec, size: int, gpu_type: int) -> Gpus:
     """Find `size` GPUs of one type by node, lowest nodes first; empty if there is no room.
 
     A job larger than every node of the type takes wholly free nodes and, for the remainder, the first other node with

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from envs.simulation.compiled.jit import kernel, leaf, part
 from envs.simulation.world.ordered_set import insert, is_empty, next_member, remove
+from envs.simulation.world.shapes import ALONE, divide_gang, is_divided, too_many_nodes
 from envs.types import IntArray
 
 
@@ -19,7 +20,7 @@ class NodeArrays(NamedTuple):
         gpu_types: int64[num_nodes], GPU type of each.
         total: int64[num_nodes], GPUs of each, also while it is down.
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
-        free: int64[num_nodes], GPUs that no job holds; 0 while a node is down.
+        free: int64[num_nodes], GPUs that no job keeps from others; 0 while a node is down.
         room: int64[num_gpu_types, most GPUs of a node + 1, words], ordered sets of the nodes by type and free GPUs.
         idle: int64[1], GPUs that no job holds, on all nodes together.
     """
@@ -40,11 +41,13 @@ class Wanted(NamedTuple):
         types: int64[num_jobs, num_gpu_types], the types to try, in this order, padded with -1.
         spanning: int64[num_jobs, num_gpu_types], the types that a gang which runs on no one type may span, padded
             with -1.
+        shapes: int64[num_jobs, 4], what constraints demand, see `envs.simulation.world.shapes`.
     """
 
     sizes: IntArray
     types: IntArray
     spanning: IntArray
+    shapes: IntArray
 
 
 class PlacementOutcome(NamedTuple):
@@ -57,6 +60,7 @@ class PlacementOutcome(NamedTuple):
         nodes: int64[...], placements one after the other: those of jobs that hold GPUs, then space for all GPUs.
         gpus: int64[...], GPUs on each of these nodes.
         used: int64[1], entries of `nodes` and `gpus` used so far.
+        alone: int64[num_jobs], whether a job keeps others off its nodes.
     """
 
     fate: IntArray
@@ -65,6 +69,7 @@ class PlacementOutcome(NamedTuple):
     nodes: IntArray
     gpus: IntArray
     used: IntArray
+    alone: IntArray
 
 
 class Scratch(NamedTuple):
@@ -125,6 +130,21 @@ def find_whole_node(floor: NodeArrays, gpu_type: int, size: int, first: int) -> 
 
 
 @leaf
+def node_with_room(floor: NodeArrays, gpu_type: int, gpus: int, lowest: bool, alone: bool) -> int:
+    """Find the first node of a type with so many free GPUs, or the tightest, among wholly free ones if `alone`."""
+    if lowest and not alone:
+        return first_node(floor, gpu_type, gpus)
+    if not alone:
+        return tightest_node(floor.room, len(floor.free), gpu_type, gpus)
+    best = -1
+    for size in range(gpus, floor.largest[gpu_type] + 1):
+        n = find_whole_node(floor, gpu_type, size, 0)
+        if n >= 0 and (best < 0 or (lowest and n < best)):
+            best = n
+    return best
+
+
+@leaf
 def put_last(floor: NodeArrays, node: int, left: int, whole: int, nodes: IntArray, gpus: IntArray) -> int:
     """End a search: free the `whole` nodes again, add one for the rest (-1: none); return the count, 0: no room."""
     for i in range(whole):
@@ -139,7 +159,7 @@ def put_last(floor: NodeArrays, node: int, left: int, whole: int, nodes: IntArra
 
 
 @part
-def on_whole_nodes(floor: NodeArrays, gpu_type: int, want: int, nodes: IntArray, gpus: IntArray) -> int:
+def on_whole_nodes(floor: NodeArrays, gpu_type: int, want: int, alone: bool, nodes: IntArray, gpus: IntArray) -> int:
     """Find wholly free nodes of a type, largest first, and the tightest other node for the remainder.
 
     For a gang larger than every node of the type. Nodes taken during the search are marked as having no free GPUs.
@@ -160,7 +180,7 @@ def on_whole_nodes(floor: NodeArrays, gpu_type: int, want: int, nodes: IntArray,
             n = find_whole_node(floor, gpu_type, size, n + 1)
         if n >= 0:
             break
-    last = tightest_node(floor.room, len(floor.free), gpu_type, left) if left > 0 else -1
+    last = node_with_room(floor, gpu_type, left, False, alone) if left > 0 else -1
     return put_last(floor, last, left, count, nodes, gpus)
 
 
@@ -176,7 +196,7 @@ def find_whole_node_upto(floor: NodeArrays, gpu_type: int, most: int, first: int
 
 
 @kernel
-def fill_nodes(floor: NodeArrays, types: IntArray, want: int, nodes: IntArray, gpus: IntArray) -> int:
+def fill_nodes(floor: NodeArrays, types: IntArray, want: int, alone: bool, nodes: IntArray, gpus: IntArray) -> int:
     """Find wholly free nodes of some types in order that are not too large, then the first with room for the remainder.
 
     Returns how many nodes, 0 if there is no room.
@@ -196,27 +216,37 @@ def fill_nodes(floor: NodeArrays, types: IntArray, want: int, nodes: IntArray, g
     if left > 0:
         for gpu_type in types:
             if last < 0 <= gpu_type:
-                last = first_node(floor, gpu_type, left)
+                last = node_with_room(floor, gpu_type, left, True, alone)
     return put_last(floor, last, left, count, nodes, gpus)
 
 
 @leaf
 def place_of_type(
-    floor: NodeArrays, gpu_types: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray
+    floor: NodeArrays, gpu_types: IntArray, want: int, shape: IntArray, lowest: bool, nodes: IntArray, gpus: IntArray
 ) -> int:
     """Find nodes of one type, the only one in `gpu_types`; return how many nodes, 0 if there is no room."""
-    gpu_type = gpu_types[0]
-    if want > floor.largest[gpu_type]:
-        if lowest:
-            return fill_nodes(floor, gpu_types, want, nodes, gpus)
-        return on_whole_nodes(floor, gpu_type, want, nodes, gpus)
-    node = first_node(floor, gpu_type, want) if lowest else tightest_node(floor.room, len(floor.free), gpu_type, want)
-    return put_last(floor, node, want, 0, nodes, gpus)
+    gpu_type, alone = gpu_types[0], shape[ALONE] > 0
+    if is_divided(shape):
+        return divide_gang(floor.free, floor.total, floor.gpu_types, gpu_type, want, shape, nodes, gpus)
+    if want <= floor.largest[gpu_type]:
+        return put_last(floor, node_with_room(floor, gpu_type, want, lowest, alone), want, 0, nodes, gpus)
+    if lowest:
+        count = fill_nodes(floor, gpu_types, want, alone, nodes, gpus)
+    else:
+        count = on_whole_nodes(floor, gpu_type, want, alone, nodes, gpus)
+    return 0 if too_many_nodes(shape, count) else count
 
 
 @kernel
 def find_place(
-    floor: NodeArrays, types: IntArray, spanning: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray
+    floor: NodeArrays,
+    types: IntArray,
+    spanning: IntArray,
+    want: int,
+    shape: IntArray,
+    lowest: bool,
+    nodes: IntArray,
+    gpus: IntArray,
 ) -> int:
     """Find nodes for a gang; return how many, 0 if there is no room.
 
@@ -225,6 +255,7 @@ def find_place(
         types: the types to try, in this order, padded with -1.
         spanning: the types to span if there is no type to try.
         want: GPUs.
+        shape: int64[4], what constraints demand.
         lowest: whether the first node with room is taken instead of the tightest.
         nodes: receives the nodes.
         gpus: receives the GPUs on each of them.
@@ -232,19 +263,22 @@ def find_place(
     for i in range(len(types)):
         if types[i] < 0:
             break
-        count = place_of_type(floor, types[i : i + 1], want, lowest, nodes, gpus)
+        count = place_of_type(floor, types[i : i + 1], want, shape, lowest, nodes, gpus)
         if count > 0:
             return count
     if len(spanning) > 0 and types[0] < 0 <= spanning[0]:
-        return fill_nodes(floor, spanning, want, nodes, gpus)
+        count = fill_nodes(floor, spanning, want, shape[ALONE] > 0, nodes, gpus)
+        return 0 if too_many_nodes(shape, count) else count
     return 0
 
 
 @leaf
 def take_place(floor: NodeArrays, outcome: PlacementOutcome, at: int, sign: int) -> None:
-    """Subtract a job's GPUs from the free ones, or add them back with a sign of -1."""
+    """Subtract a job's GPUs from the free ones, or add them back with a sign of -1; whole nodes if it is alone."""
     for i in range(outcome.first[at], outcome.first[at] + outcome.length[at]):
-        set_free_gpus(floor, outcome.nodes[i], floor.free[outcome.nodes[i]] - sign * outcome.gpus[i])
+        n = outcome.nodes[i]
+        kept = floor.total[n] if outcome.alone[at] else outcome.gpus[i]
+        set_free_gpus(floor, n, floor.free[n] - sign * kept)
 
 
 @leaf
@@ -264,7 +298,7 @@ def settle_on(
 
 @leaf
 def is_hopeless(wanted: Wanted, at: int, hopeless: IntArray, count: int) -> bool:
-    """Whether a job of the same size and types found no room; always False for a gang over several types."""
+    """Whether a job of the same size, types and shape found no room; always False for a gang over several types."""
     if wanted.types[at, 0] < 0:
         return False
     for i in range(count):
@@ -276,9 +310,12 @@ def is_hopeless(wanted: Wanted, at: int, hopeless: IntArray, count: int) -> bool
 
 @leaf
 def same_types(wanted: Wanted, at: int, other: int) -> bool:
-    """Whether two jobs try the same types in the same order."""
-    for i in range(wanted.types.shape[1]):  # noqa: SIM110  kernels have no generators
+    """Whether two jobs try the same types in the same order, and demand the same shape."""
+    for i in range(wanted.types.shape[1]):
         if wanted.types[at, i] != wanted.types[other, i]:
+            return False
+    for i in range(wanted.shapes.shape[1]):  # noqa: SIM110  kernels have no generators
+        if wanted.shapes[at, i] != wanted.shapes[other, i]:
             return False
     return True
 
@@ -291,7 +328,9 @@ def start_by_rank(floor: NodeArrays, wanted: Wanted, outcome: PlacementOutcome, 
         size = wanted.sizes[at]
         if size > floor.idle[0] or is_hopeless(wanted, at, scratch.hopeless, failed):
             continue
-        count = find_place(floor, wanted.types[at], wanted.spanning[at], size, lowest, scratch.nodes, scratch.gpus)
+        count = find_place(
+            floor, wanted.types[at], wanted.spanning[at], size, wanted.shapes[at], lowest, scratch.nodes, scratch.gpus
+        )
         if count > 0:
             settle_on(floor, outcome, at, count, scratch.nodes, scratch.gpus)
         else:

@@ -71,7 +71,7 @@ def place_in_order(
     front = int(rows[-1, 0]) + 1 if rows.size else 0
     if front:
         wanted = wanted_of(view, jobs[:front], sizes_of(view, jobs[:front], sizes), gpu_types)
-        floor, outcome, scratch = arrays_of(allocation, front, rows)
+        floor, outcome, scratch = arrays_of(allocation, wanted.shapes, rows)
         faster = np.zeros((0, 1), np.int64)
         if seconds_left is not None and len(view.cluster.gpu_types) > 1:
             faster = _faster_types(view, jobs[:front], rows, seconds_left)

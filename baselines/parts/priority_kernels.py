@@ -22,21 +22,24 @@ from envs.types import IntArray
 
 @leaf
 def is_free(floor: NodeArrays, outcome: PlacementOutcome, at: int) -> bool:
-    """Whether all GPUs of a job's placement are free."""
+    """Whether all GPUs of a job's placement are free, and its nodes as a whole if it is alone on them."""
     for i in range(outcome.first[at], outcome.first[at] + outcome.length[at]):
-        if floor.free[outcome.nodes[i]] < outcome.gpus[i]:
+        n = outcome.nodes[i]
+        if floor.free[n] < (floor.total[n] if outcome.alone[at] else outcome.gpus[i]):
             return False
     return True
 
 
 @leaf
-def move_up(floor: NodeArrays, outcome: PlacementOutcome, at: int, faster: IntArray, scratch: Scratch) -> None:
+def move_up(
+    floor: NodeArrays, shape: IntArray, outcome: PlacementOutcome, at: int, faster: IntArray, scratch: Scratch
+) -> None:
     """Move a running job to the first of some types that has free GPUs for it."""
     take_place(floor, outcome, at, -1)
     size = 0
     for i in range(outcome.first[at], outcome.first[at] + outcome.length[at]):
         size += outcome.gpus[i]
-    count = find_place(floor, faster, faster[:0], size, False, scratch.nodes, scratch.gpus)
+    count = find_place(floor, faster, faster[:0], size, shape, False, scratch.nodes, scratch.gpus)
     if count > 0:
         settle_on(floor, outcome, at, count, scratch.nodes, scratch.gpus)
     else:
@@ -66,9 +69,8 @@ def find_without(
 ) -> int:
     """Free the last `count` of `held` instead of `gone` and find nodes for a job; return how many, 0: no room."""
     take_off(floor, outcome, held, gone, count)
-    return find_place(
-        floor, wanted.types[at], wanted.spanning[at], wanted.sizes[at], False, scratch.nodes, scratch.gpus
-    )
+    types, spanning, shape = wanted.types[at], wanted.spanning[at], wanted.shapes[at]
+    return find_place(floor, types, spanning, wanted.sizes[at], shape, False, scratch.nodes, scratch.gpus)
 
 
 @kernel
@@ -161,14 +163,14 @@ def place_by_rank(
         if first < last and scratch.held[first] == at:
             first += 1
             if len(faster) > 0 and faster[at, 0] >= 0 and floor.idle[0] > 0:
-                move_up(floor, outcome, at, faster[at], scratch)
+                move_up(floor, wanted.shapes[at], outcome, at, faster[at], scratch)
             continue
         if is_hopeless(wanted, at, scratch.hopeless, failed):
             continue
         size, types, spanning = wanted.sizes[at], wanted.types[at], wanted.spanning[at]
         count = 0
         if size <= floor.idle[0]:
-            count = find_place(floor, types, spanning, size, False, scratch.nodes, scratch.gpus)
+            count = find_place(floor, types, spanning, size, wanted.shapes[at], False, scratch.nodes, scratch.gpus)
         if count > 0:
             settle_on(floor, outcome, at, count, scratch.nodes, scratch.gpus)
             continue

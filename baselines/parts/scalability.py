@@ -179,7 +179,11 @@ class AnalysedJobs:
             def offered(type_index: int, gpus: int) -> tuple[int, int] | None:
                 return view.batch_range(job.id, view.cluster.gpu_types[type_index], gpus)
 
-            found = self.analyser.analyse(job, view.cluster, self._nodes[:, : most + 1], throughput, offered)
+            nodes, asked = self._nodes[:, : most + 1], job.constraints
+            if asked.demand_nodes(1):
+                demanded = [asked.demand_nodes(gpus) for gpus in range(most + 1)]
+                nodes = np.where(view.throughputs(job.id)[:, : most + 1] > 0, demanded, 0)
+            found = self.analyser.analyse(job, view.cluster, nodes, throughput, offered)
             self._index[key] = len(self._index)
             self.throughputs = _stacked(self.throughputs, found.throughput, 0.0)
             self.factors = _stacked(self.factors, found.factor, -np.inf)

@@ -119,7 +119,7 @@ def place_others(view: ClusterView, allocation: Allocation, order: Sequence[JobI
             continue
         if job in running:
             gpus = view.placement(job).gpus
-            if all(allocation.free_gpus[node] >= count for node, count in gpus.items()):
+            if allocation.has_room(job, gpus):
                 allocation.place(job, view.placement(job))
                 continue
         _squeeze_in(view, allocation, job, full)

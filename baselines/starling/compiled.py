@@ -73,7 +73,7 @@ class EveryJob:
         self.max_gpus: IntArray = columns["max_gpus"].copy()
         self.model: IntArray = columns["model"].copy()
         self.num_beliefs: int = simulator.view.num_beliefs
-        self._table = simulator.table
+        self.models, self._table = simulator.table.models, simulator.table
 
     def throughputs(self, job: JobId) -> FloatArray:
         """See `ClusterView.throughputs`."""

@@ -35,6 +35,7 @@ from baselines.starling.tables import JobTables, NodeTables
 from baselines.starling.two_candidates import WriteCandidate, writing
 from envs.simulation.compiled.jit import inlined, jit, shared
 from envs.simulation.world.ordered_set import fill_by_node
+from envs.simulation.world.shapes import ALONE, is_shaped, too_many_nodes
 from envs.types import BoolArray, FloatArray, IntArray
 
 DEPTH = 8  # the queue is considered until its least sizes would fill the cluster so many times
@@ -177,7 +178,7 @@ def share_nodes(capacity: IntArray, site: NodeTables) -> Nodes:
 
 
 @inlined
-def tabulate_shares(present: Present, place: IntArray, count: int, capacity: IntArray) -> IntArray:
+def tabulate_shares(present: Present, tables: JobTables, place: IntArray, count: int, capacity: IntArray) -> IntArray:
     """int16[count, num_nodes]: what the considered jobs hold; what others hold is deducted from `capacity`.
 
     Args:
@@ -190,8 +191,9 @@ def tabulate_shares(present: Present, place: IntArray, count: int, capacity: Int
         at = place[present.shares[share, 0]]
         if at >= 0:
             held[at, present.shares[share, 1]] = present.shares[share, 2]
-        else:  # a gang over several types is left alone
-            capacity[present.shares[share, 1]] -= present.shares[share, 2]
+        else:  # a gang over several types, or in a division that constraints demand, is left alone
+            node, group = present.shares[share, 1], tables.group[present.jobs[present.shares[share, 0]]]
+            capacity[node] -= capacity[node] if tables.shapes[group, ALONE] else present.shares[share, 2]
     return held
 
 
@@ -275,11 +277,13 @@ def find_start(group: int, floor: NodeArrays, tables: JobTables, nodes: IntArray
         return 0
     for i in range(len(types)):
         if types[i] >= 0:
-            count = place_of_type(floor, types[i : i + 1], size, False, nodes, gpus)
+            count = place_of_type(floor, types[i : i + 1], size, tables.shapes[group], False, nodes, gpus)
             if 0 < count <= tables.most_nodes[group, types[i], size]:
                 return count
     if types[0] < 0 <= spanning[0]:
-        count = fill_nodes(floor, spanning, size, nodes, gpus)
+        count = fill_nodes(floor, spanning, size, tables.shapes[group, ALONE] > 0, nodes, gpus)
+        if too_many_nodes(tables.shapes[group], count):
+            return 0
         for i in range(count):
             if count > tables.most_nodes[group, floor.gpu_types[nodes[i]], size]:
                 return 0
@@ -287,7 +291,7 @@ def find_start(group: int, floor: NodeArrays, tables: JobTables, nodes: IntArray
     return 0
 
 
-@inlined
+@jit
 def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeTables) -> Proposal:
     """Start jobs at their least size where there is room; gangs over several types come last.
 
@@ -305,7 +309,7 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
     zeros = np.zeros(count, np.int64)
     outcome = PlacementOutcome(
         zeros, zeros.copy(), zeros.copy(), np.empty(free.sum(), np.int64), np.empty(free.sum(), np.int64),
-        np.zeros(1, np.int64),
+        np.zeros(1, np.int64), tables.shapes[tables.group[waiting], ALONE],
     )  # fmt: skip
     nodes, gpus = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
     hopeless = np.zeros(len(tables.least), np.bool_)
@@ -332,6 +336,26 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
     return Proposal(waiting[placed[:num_placed]], np.zeros_like(grid), grid)
 
 
+@jit
+def take_away(proposal: Proposal, tables: JobTables, capacity: IntArray) -> None:
+    """Deduct what jobs are to hold from the GPUs to share out; whole nodes of those that are alone there."""
+    for row in range(len(proposal.jobs)):
+        alone = tables.shapes[tables.group[proposal.jobs[row]], ALONE]
+        for node in range(len(capacity)):
+            if proposal.grid[row, node] > 0:
+                capacity[node] -= capacity[node] if alone else proposal.grid[row, node]
+
+
+@inlined
+def both(one: Proposal, other: Proposal) -> Proposal:
+    """Return two proposals as one."""
+    return Proposal(
+        np.concatenate((one.jobs, other.jobs)),
+        np.concatenate((one.present, other.present)),
+        np.concatenate((one.grid, other.grid)),
+    )
+
+
 @shared
 def decide_round(
     write: WriteCandidate,
@@ -344,6 +368,8 @@ def decide_round(
 ) -> Proposal:
     """Plan the jobs at the head of the order, then start others on GPUs left over.
 
+    Jobs whose constraints demand a division among nodes, or whole nodes, start before, on GPUs that no job holds.
+
     Args:
         write: see `candidate_writer`.
         rules: the parameters.
@@ -355,10 +381,14 @@ def decide_round(
     # The considered jobs in order, so that the first ones get GPUs first; the others of the queue wait.
     places, place = np.empty(chosen.sum(), np.int64), np.full(len(order), -1, np.int64)
     count, beyond, num_beyond = 0, np.empty(len(order), np.int64), 0
+    shaped, num_shaped = np.empty(len(order), np.int64), 0
     for at in order:
         if chosen[at]:
             places[count], place[at] = at, count
             count += 1
+        elif not present.runs[at] and is_shaped(tables.shapes[tables.group[present.jobs[at]]]):
+            shaped[num_shaped] = present.jobs[at]
+            num_shaped += 1
         elif not present.runs[at]:
             beyond[num_beyond] = present.jobs[at]
             num_beyond += 1
@@ -369,20 +399,21 @@ def decide_round(
             by_job[num_ranked] = place[at]
             num_ranked += 1
     capacity = present.capacity.copy()
-    held = tabulate_shares(present, place, count, capacity)
+    held = tabulate_shares(present, tables, place, count, capacity)
+    ahead = Proposal(beyond[:0], held[:0], held[:0])
+    if num_shaped > 0:
+        ahead = squeeze_in(shaped[:num_shaped], capacity - held.sum(axis=0), tables, site)
+        take_away(ahead, tables, capacity)
     grid = place_considered(
         write, places, by_job, held, work, capacity, present, tables, site, rules, look_ahead, offsets
     )
-    jobs = present.jobs[places]
+    planned = Proposal(present.jobs[places], held, grid)
+    if num_shaped > 0:
+        planned = both(planned, ahead)
     if num_beyond == 0:
-        return Proposal(jobs, held, grid)
+        return planned
     # No GPU stays idle while a job waits that could use it, whether it was planned for or not.
     free = capacity - grid.sum(axis=0)
     if free.sum() == 0:
-        return Proposal(jobs, held, grid)
-    more = squeeze_in(beyond[:num_beyond], free, tables, site)
-    return Proposal(
-        np.concatenate((jobs, more.jobs)),
-        np.concatenate((held, more.present)),
-        np.concatenate((grid, more.grid)),
-    )
+        return planned
+    return both(planned, squeeze_in(beyond[:num_beyond], free, tables, site))

@@ -30,7 +30,7 @@ class EpisodeJobs(EveryJob):
         self.max_gpus, self.model = columns["max_gpus"].copy(), columns["model"].copy()
         self.min_batch, self.max_batch = columns["min_batch"].copy(), columns["max_batch"].copy()
         self.num_beliefs = 0  # throughputs are told here
-        self._table, self._exact = table, exact
+        self.models, self._table, self._exact = table.models, table, exact
 
     def job(self, job: JobId) -> JobSpec:
         """See `ClusterView.job`; of its columns, those on which throughputs depend."""

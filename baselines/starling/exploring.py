@@ -45,7 +45,7 @@ class HopefulView:
     def __init__(self, view: ClusterView, hopeful: dict[JobId, FloatArray], version: int) -> None:
         self.cluster, self.shared_resources = view.cluster, view.shared_resources
         self.num_gpus, self.min_gpus, self.max_gpus = view.num_gpus, view.min_gpus, view.max_gpus
-        self.model, self.num_beliefs = view.model, version
+        self.model, self.models, self.num_beliefs = view.model, view.models, version
         self.job, self.most_nodes, self.batch_range, self.goodput = (
             view.job,
             view.most_nodes,

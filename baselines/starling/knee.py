@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from baselines.parts.arrays import types_to_span
+from baselines.parts.arrays import shapes_at, types_to_span
 from baselines.parts.scalability import AnalysedJobs
 from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
 from envs.simulation.compiled.jit import jit
+from envs.simulation.world.shapes import ALONE, NUM_NODES, PER_NODE
 from envs.types import BoolArray, FloatArray, IntArray, JobId
 
 
@@ -64,7 +65,7 @@ def corners(throughput: FloatArray, found: BoolArray) -> None:
 
 
 class ScalingGroups(NamedTuple):
-    """Jobs with equal throughputs and an equal elastic range, as one group.
+    """Jobs with equal throughputs, an equal elastic range and equal shapes, as one group.
 
     Attributes:
         throughputs: float64[num_groups, num_gpu_types, sizes], samples/s on the fewest nodes within the range, else 0.
@@ -74,13 +75,15 @@ class ScalingGroups(NamedTuple):
         throughput: float64[num_groups], samples/s at the knee of the type that is fastest there; 0 if a job runs on no
             one type.
         gpus: int64[num_groups], GPUs at that knee.
-        least: int64[num_groups], fewest GPUs of any type on which a job runs; 0 if it runs on no one type.
-        start_gpus: int64[num_groups], `least`, or the fewest GPUs of several types with which it might run; 0 if there
-            are none.
+        least: int64[num_groups], fewest GPUs of any type on which a job runs; 0 if it runs on no one type, or if its
+            constraints demand a division among nodes or whole nodes: candidates have none.
+        start_gpus: int64[num_groups], `least`, or the GPUs at that knee where constraints demand the like, or the
+            fewest GPUs of several types with which it might run; 0 if there are none.
         start_types: int64[num_groups, num_gpu_types], types on which it runs with so many GPUs, fastest first, padded
             with -1.
         spanning: int64[num_groups, num_gpu_types], types that it may span where it runs on no one type, fastest first,
             padded with -1.
+        shapes: int64[num_groups, 4], what constraints demand, see `envs.simulation.world.shapes`.
     """
 
     throughputs: FloatArray
@@ -93,6 +96,7 @@ class ScalingGroups(NamedTuple):
     start_gpus: IntArray
     start_types: IntArray
     spanning: IntArray
+    shapes: IntArray
 
 
 class Knees:
@@ -121,7 +125,7 @@ class Knees:
         self.requested_throughput: FloatArray = np.zeros(0)
         self.by_group: ScalingGroups  # once there are jobs
         self._new: list[ScalingGroups] = []  # not yet in `by_group`; one group each, without the first axis
-        self._index: dict[tuple[int, int, int], int] = {}
+        self._index: dict[tuple[int, ...], int] = {}
         self._num_beliefs = 0
 
     def look_up(self, view: ClusterView) -> bool:
@@ -137,7 +141,8 @@ class Knees:
             return False
         self.submitted.look_up(view)
         table = self.submitted.table[first:].tolist()
-        keys = zip(table, view.min_gpus[first:].tolist(), view.max_gpus[first:].tolist(), strict=True)
+        shapes = shapes_at(view, np.arange(first, submitted)).T.tolist()
+        keys = zip(table, view.min_gpus[first:].tolist(), view.max_gpus[first:].tolist(), *shapes, strict=True)
         group = np.array([self._group(view, first + place, key) for place, key in enumerate(keys)], dtype=np.int64)
         self._stack_new()
         tables = self.submitted.throughputs[self.submitted.table[first:]].max(axis=1)
@@ -150,7 +155,7 @@ class Knees:
         self.requested_throughput = np.concatenate([self.requested_throughput, throughput])
         return True
 
-    def _group(self, view: ClusterView, job: JobId, key: tuple[int, int, int]) -> int:
+    def _group(self, view: ClusterView, job: JobId, key: tuple[int, ...]) -> int:
         """Return the index of a job's group; add the group if it is new."""
         if key not in self._index:
             self._index[key] = len(self._index)
@@ -182,7 +187,10 @@ class Knees:
             corners(curve, found)
         least = int(some[some > 0].min(initial=np.iinfo(np.int64).max)) if some.any() else 0
         start, spanned = (least, []) if least else _least_span(view, job)
-        types = self.submitted.fastest_first(job, least) if least else []
+        shape = shapes_at(view, np.array([job]))[0]
+        if least and shape[[NUM_NODES, PER_NODE, ALONE]].any():
+            start, least = int(sizes[0][gpu_type]), 0
+        types = self.submitted.fastest_first(job, start) if start and not spanned else []
         padded = np.full((2, len(throughputs)), -1)
         padded[0, : len(types)], padded[1, : len(spanned)] = types, spanned
         return ScalingGroups(
@@ -194,7 +202,9 @@ class Knees:
             np.asarray(sizes[0, gpu_type]),
             np.asarray(least, np.int64),
             np.asarray(start, np.int64),
-            *padded,
+            padded[0],
+            padded[1],
+            shape,
         )
 
 

@@ -45,6 +45,7 @@ def tables_of_episode(shared: JobTables, by_job: IntArray, requested: FloatArray
         shared.start_gpus,
         shared.start_types,
         shared.spanning,
+        shared.shapes,
     )
 
 

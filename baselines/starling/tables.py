@@ -30,6 +30,7 @@ class JobTables(NamedTuple):
         start_types: int64[num_groups, num_gpu_types], GPU types for it, in this order, padded with -1.
         spanning: int64[num_groups, num_gpu_types], the types that a gang which runs on no one type may span, padded
             with -1.
+        shapes: int64[num_groups, 4], what constraints demand, see `envs.simulation.world.shapes`.
     """
 
     group: IntArray
@@ -47,6 +48,7 @@ class JobTables(NamedTuple):
     start_gpus: IntArray
     start_types: IntArray
     spanning: IntArray
+    shapes: IntArray
 
 
 class NodeTables(NamedTuple):
@@ -101,6 +103,7 @@ def tables_of_jobs(knees: Knees, gangs: tuple[float, ...]) -> JobTables:
         knees.by_group.start_gpus,
         knees.by_group.start_types,
         knees.by_group.spanning,
+        knees.by_group.shapes,
     )
 
 

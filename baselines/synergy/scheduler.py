@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.parts.arrays import gang_sizes
+from baselines.parts.arrays import gang_sizes, shapes_at
 from baselines.parts.estimates import as_long_again, remaining_time, require_remaining_work
 from baselines.parts.grants import held_gpus
 from baselines.parts.placing import Gpus, best_fit, could_fit, start_waiting, types_by_throughput
@@ -192,7 +192,7 @@ def _still_fitting(open_round: OpenRound, order: Sequence[JobId]) -> Iterator[tu
     view = open_round.view
     waiting = np.array([job for job in order if open_round.allocation.placement(job) is None], dtype=np.int64)
     sizes = gang_sizes(view, waiting)
-    able = could_fit(view.cluster, open_round.allocation.free_gpus, sizes)
+    able = could_fit(view.cluster, open_round.allocation.free_gpus, sizes, shapes_at(view, waiting))
     for job, size in zip(waiting[able].tolist(), sizes[able].tolist(), strict=True):
         if found := best_fit(view, open_round.allocation.free_gpus, job, size, types_by_throughput(view, job, size)):
             yield job, found

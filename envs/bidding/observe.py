@@ -41,7 +41,7 @@ from envs.episodes.physics import (
 from envs.simulation.compiled.jit import Records, leaf
 from envs.simulation.seen.market import Changes, gpus_after
 from envs.simulation.world.kernels import RUNNING, attained_service
-from envs.simulation.world.shares import OFF, WORST_CASE, share_on
+from envs.simulation.world.shares import OFF, WORST_CASE, idle_gpus, share_on
 
 
 @leaf
@@ -179,7 +179,7 @@ def sum_nodes(a: BiddingArrays, proposal: Changes, b: int) -> None:
         node, sums = world.nodes[n], a.node_sums[n]
         for i in range(len(sums)):
             sums[i] = 0.0
-        sums[SUM_PROPOSED_FREE] = node.free
+        sums[SUM_PROPOSED_FREE] = idle_gpus(world, n)
         share = node.first_share
         while share >= 0:
             record = world.shares[share]

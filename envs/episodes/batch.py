@@ -119,11 +119,6 @@ class EpisodeBatch(ABC):
                 f"workload {workload.name}: has {len(workload)} jobs, the environment holds "
                 f"{self.state.jobs.shape[1]}; shorten its episodes"
             )
-        if workload.shapes:
-            raise MurmurationError(
-                f"workload {workload.name}: jobs ask for exclusive nodes, exactly n nodes, or GPUs on each node; this "
-                "environment cannot offer that: leave these constraints out, or set workload.constraints=none"
-            )
         table = self._table_for(workload)
         check_runnable(workload, self.cluster, table)
         if self.scenario.information.work == "limit":

@@ -6,6 +6,7 @@ import numpy as np
 
 from envs.simulation import State, ThroughputTable
 from envs.simulation.world.arrays import World, batch_world
+from envs.simulation.world.shapes import shapes_of
 from envs.simulation.world.throughput import NUM_LEVELS
 from envs.types import FloatArray, IntArray
 
@@ -38,6 +39,7 @@ class TableBlocks:
             "cpu_memory_factor": np.zeros((count, *factor.shape[1:])),
             "saturating": np.zeros((count, *saturating.shape[1:])),
             "cpu_scale": np.ones((count, *scale.shape[1:])),
+            "shapes": np.zeros((count, 4), np.int64),
         }
         self._levels = np.full((num_types, max_gpus + 1), -1, np.int64)
 
@@ -68,6 +70,7 @@ class TableBlocks:
             ("cpu_memory_factor", table.cpu_memory.factor),
             ("saturating", table.cpu_memory.saturating),
             ("cpu_scale", table.cpu_memory.scale),
+            ("shapes", shapes_of(table.models)),
         ):
             self._arrays[name][rows] = values
         self._arrays["traffic"][rows, sizes] = table.traffic

@@ -120,9 +120,9 @@ def delay_share(delay: float, remaining: float) -> float:
 @leaf
 def runs_on_type(world: World, job: Records, gpu_type: int, gpus: int) -> bool:
     """Return whether a job runs on so many GPUs when this type is among them, spread over as few nodes as possible."""
-    level = world.levels[gpu_type, gpus]
-    if level < 0:
-        level = level_of(gpus, world.throughputs.shape[3] - 1)
+    if world.levels[gpu_type, gpus] >= 0:
+        return bool(world.consolidated[job.model, gpu_type, gpus] > 0)
+    level = level_of(gpus, world.throughputs.shape[3] - 1)
     return bool(world.throughputs[job.model, gpu_type, gpus, level] > 0)
 
 

@@ -18,7 +18,8 @@ from envs.simulation import Setup
 from envs.simulation.compiled.jit import RepeatedKernel
 from envs.simulation.world.kernels import END, LOG_FULL, ROUND
 from envs.simulation.world.state import Status
-from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
+from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError, constraints_of
+from envs.workloads import Workload
 
 MOST_OPTIONS = 1 << 16  # room for the options of one decision, at most
 MOST_TUNINGS = 40  # of a job: batch sizes are powers of two
@@ -98,6 +99,23 @@ class OptionBatch(EpisodeBatch):
         if self.predicted:
             self.predicted.quartiles = True
             self.arrays = self.arrays._replace(likely=self.predicted.left)
+
+    def load(self, b: int, workload: Workload, rng: np.random.Generator) -> None:
+        """Begin an episode, see `EpisodeBatch.load`.
+
+        Raises:
+            MurmurationError: also if nodes are found by best fit or act together, and constraints demand a division
+                among nodes, which neither offers.
+        """
+        divided = next((model for model in workload.models if constraints_of(model).demand_nodes(1)), None)
+        for setting, value in (("placing", "best_fit"), ("turn", "together")):
+            if getattr(self.rules, setting) == value and divided:
+                raise MurmurationError(
+                    f"workload {workload.name}: jobs ask for a division among nodes ({constraints_of(divided)}), which "
+                    f"env.rules.{setting}={value} does not offer; set env.rules.placing=chosen and "
+                    "env.rules.turn=auction, or workload.constraints=none"
+                )
+        super().load(b, workload, rng)
 
     @property
     def spec(self) -> OptionSpec:

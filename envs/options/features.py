@@ -91,6 +91,7 @@ from envs.options.columns import (
     TUNE,
     WAIT,
 )
+from envs.options.demanded import keeps
 from envs.options.listing import needs_gpus
 from envs.options.tuned import named_level, throughput_when_tuned
 from envs.options.units import doublings, relative
@@ -418,7 +419,8 @@ def write_option(a: OptionArrays, option: int) -> None:
     fair_share = world.episode[0].num_gpus / max(a.rules[0].active, 1)
     out[OPTION_OF_FAIR_SHARE] = total / (total + fair_share)
     out[OPTION_SPREAD] = np.log2(1.0 + count) / 3.0
-    free = node.free if action == SHARE else node.free + (held if job.partner < 0 else 0) - here
+    own = keeps(a, job, n, held) - keeps(a, job, n, here)
+    free = node.free if action == SHARE else node.free + (own if job.partner < 0 else -here)
     out[OPTION_FREE_AFTER] = free / unit
     out[OPTION_FULL] = 1.0 if free == 0 else 0.0
     if action == EVICT:

@@ -17,12 +17,14 @@ from envs.episodes.candidates import enter_sorted, estimated_time, queue_key
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.by_node import TAKES_TURNS, TOGETHER, group_by_node, keep_turn
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
+from envs.options.demanded import may_resize, may_take_part, most_on, room_on
 from envs.options.rules import CHANGES, IDLE, PLACINGS
 from envs.options.tuned import can_tune, names_nothing
 from envs.simulation.compiled.jit import Records, leaf
 from envs.simulation.world.job_throughput import level_of, runs_beside
 from envs.simulation.world.kernels import QUEUED, RUNNING
 from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shapes import is_divided, too_many_nodes
 from envs.simulation.world.shares import share_on
 
 ALLOWS_RESIZE, ALLOWS_MOVE = CHANGES.index("resize"), CHANGES.index("move")
@@ -102,6 +104,8 @@ def runs_on_nodes(a: OptionArrays, job: Records, n: int, total: int, count: int)
     level = level_of(count, throughputs.shape[3] - 1)
     if throughputs[job.model, world.nodes[n].gpu_type, total, level] <= 0:
         return False
+    if too_many_nodes(world.shapes[job.model], count):
+        return False
     share = job.first_share
     while share >= 0:
         other = world.shares[share].node
@@ -147,7 +151,7 @@ def list_starts(a: OptionArrays, row: int, job: Records) -> bool:
     for n in range(len(a.world.nodes)):
         if a.equals_before[n]:
             continue
-        for gpus in range(job.min_gpus, min(a.world.nodes[n].free, most_gpus(job)) + 1):
+        for gpus in range(job.min_gpus, min(room_on(a, job, n), most_gpus(job)) + 1):
             if runs_on_nodes(a, job, n, gpus, 1):
                 add_option(a, START, row, n, gpus)
                 found = True
@@ -162,7 +166,7 @@ def room_for_gang(a: OptionArrays, job: Records, j: int) -> int:
         if a.world.nodes[n].free == 0 or a.waited[n] or share_on(a.world, j, n) > 0:
             continue
         if could_run(a, job, n, job.min_gpus):
-            room += a.world.nodes[n].free
+            room += room_on(a, job, n)
     return room
 
 
@@ -178,12 +182,13 @@ def list_gang(a: OptionArrays, action: int, row: int, j: int) -> None:
     for n in range(len(nodes)):
         if a.equals_before[n] or share_on(a.world, j, n) > 0 or not could_run(a, job, n, job.min_gpus):
             continue
-        for gpus in range(1, min(nodes[n].free, most) + 1):
+        here = room_on(a, job, n)
+        for gpus in range(1, min(here, most) + 1):
             if gpus < rest:
-                allowed = rest - gpus <= room - nodes[n].free
+                allowed = rest - gpus <= room - here
             else:
                 allowed = runs_on_nodes(a, job, n, job.gpus + gpus, job.num_shares + 1)
-            if allowed:
+            if allowed and may_take_part(a, job, gpus, max(rest - gpus, 0)):
                 add_option(a, action, row, n, gpus)
 
 
@@ -196,7 +201,7 @@ def likes_type(a: OptionArrays, job: Records, j: int, n: int, rest: int) -> int:
     room = 0
     for other in range(len(nodes)):
         if nodes[other].gpu_type == nodes[n].gpu_type and share_on(a.world, j, other) == 0:
-            room += nodes[other].free
+            room += room_on(a, job, other)
     return int(room >= rest)
 
 
@@ -227,7 +232,7 @@ def list_best_fit(a: OptionArrays, action: int, row: int, j: int) -> None:
     if is_gang and not needs_types(a, job):
         least = 2 if job.first_share >= 0 else 1
     for n in range(len(nodes)):
-        free = nodes[n].free
+        free = room_on(a, job, n)
         if free == 0 or share_on(a.world, j, n) > 0 or not could_run(a, job, n, job.min_gpus):
             continue
         if not is_gang and free < rest:
@@ -260,6 +265,7 @@ def list_owners(a: OptionArrays, row: int, job: Records) -> None:
                 and owner.partner < 0
                 and not needs_gpus(owner)
                 and names_nothing(owner)
+                and not is_divided(world.shapes[job.model])
                 and job.min_gpus <= owner.gpus <= most_gpus(job)
                 and runs_beside(world, job, owner)
             ):
@@ -301,8 +307,9 @@ def list_joins(a: OptionArrays, row: int, j: int) -> None:
     for n in range(len(nodes)):
         if nodes[n].free == 0 or a.equals_before[n] or share_on(a.world, j, n) > 0:
             continue
-        for gpus in range(1, min(nodes[n].free, most_gpus(job) - job.gpus) + 1):
-            if runs_on_nodes(a, job, n, job.gpus + gpus, job.num_shares + 1):
+        for gpus in range(1, min(room_on(a, job, n), most_gpus(job) - job.gpus) + 1):
+            fits = may_take_part(a, job, gpus, 0)
+            if fits and runs_on_nodes(a, job, n, job.gpus + gpus, job.num_shares + 1):
                 add_option(a, JOIN, row, n, gpus)
 
 
@@ -313,9 +320,9 @@ def list_sizes(a: OptionArrays, row: int, j: int) -> None:
     share = job.first_share
     while share >= 0:
         n, here = world.shares[share].node, world.shares[share].gpus
-        for gpus in range(here + world.nodes[n].free + 1):
+        for gpus in range(most_on(a, job, j, n) + 1):
             total = job.gpus - here + gpus
-            if gpus == here or total < job.min_gpus or total > most_gpus(job):
+            if gpus == here or not may_resize(a, job, gpus) or total < job.min_gpus or total > most_gpus(job):
                 continue
             if gpus > 0 and runs_on_nodes(a, job, n, total, job.num_shares):
                 add_option(a, RESIZE, row, n, gpus)
@@ -363,7 +370,7 @@ def list_moves(a: OptionArrays, row: int, j: int) -> None:
         here = share_on(world, j, n)
         if a.equals_before[n] or (here == job.gpus and job.guest == 0):
             continue
-        if world.nodes[n].free + (here if job.partner < 0 else 0) < job.gpus:
+        if most_on(a, job, j, n) < job.gpus:
             continue
         if throughputs[job.model, world.nodes[n].gpu_type, job.gpus, 0] > 0:
             add_option(a, MOVE, row, n, job.gpus)

@@ -8,7 +8,14 @@ from envs.simulation.world.arrays import World
 from envs.simulation.world.exact import PARTS
 from envs.simulation.world.job_throughput import combined_throughput, slowest_link
 from envs.simulation.world.requested import least_amount
-from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY, OFF, begin_change, clear_named_settings
+from envs.simulation.world.shares import (
+    NAMED_CPUS,
+    NAMED_MEMORY,
+    OFF,
+    begin_change,
+    clear_named_settings,
+    idle_gpus,
+)
 
 
 @leaf
@@ -49,7 +56,7 @@ def leaves_enough(a: OptionArrays, j: int, n: int, gpus: int, resource: int, par
     """Whether a node has so many 64ths of a resource for each GPU of a job there, besides what others must have."""
     world, memory = a.world, resource == 1
     node = world.nodes[n]
-    left = (node.memory if memory else node.cpus) - node.free / PARTS - parts * gpus / PARTS
+    left = (node.memory if memory else node.cpus) - idle_gpus(world, n) / PARTS - parts * gpus / PARTS
     share = node.first_share
     while share >= 0:
         if world.shares[share].job != j:

@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.types.cluster import ClusterSpec
 from envs.types.errors import AllocationError
-from envs.types.limits import PlacementLimits
+from envs.types.limits import PlacementLimits, find_shaped
 from envs.types.plan import ExecutionPlan
 from envs.types.units import Gigabytes, IntArray, JobId, NodeId, Seconds
 
@@ -136,7 +136,7 @@ class Allocation:
             free = int(self.free_gpus[node]) + given_back.get(node, 0)
             if not 1 <= gpus <= free:
                 raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}, where {free} are free")
-        held = self._held(job, placement.gpus)
+        held = self.held(job, placement.gpus)
         for node, gpus in held.items():
             if self.free_gpus[node] + given_back.get(node, 0) < gpus:
                 raise AllocationError(f"job {job}: is exclusive, but another job holds GPUs of node {node}")
@@ -171,12 +171,16 @@ class Allocation:
         self._beside[owner] = job
         self.changes[job] = placement
 
+    def has_room(self, job: JobId, gpus: Mapping[NodeId, int]) -> bool:
+        """Return whether what a job without GPUs keeps from others on these is free: whole nodes if it is exclusive."""
+        return all(self.free_gpus[node] >= count for node, count in self.held(job, gpus).items())
+
     def _frees(self, job: JobId, before: Placement | None) -> Mapping[NodeId, int]:
         """Return the GPUs that become free when a job leaves its placement."""
         shared = before is None or before.beside is not None or job in self._beside
-        return {} if before is None or shared else self._held(job, before.gpus)
+        return {} if before is None or shared else self.held(job, before.gpus)
 
-    def _held(self, job: JobId, gpus: Mapping[NodeId, int]) -> Mapping[NodeId, int]:
+    def held(self, job: JobId, gpus: Mapping[NodeId, int]) -> Mapping[NodeId, int]:
         """Return the GPUs that a placement keeps from other jobs: all of its nodes' if the job is exclusive."""
         limits = None if self._limits is None else self._limits(job)
         if limits is None or not limits.constraints.exclusive:
@@ -285,11 +289,13 @@ class Allocation:
         self, limits: PlacementLimits, want: int, types: Sequence[int], scatter: bool
     ) -> dict[NodeId, int] | None:
         """Find GPUs that the constraints of a job allow."""
-        free, asked = limits.usable(self.free_gpus, self._whole), limits.constraints
-        if asked.num_nodes or asked.gpus_per_node:
-            return limits.divide(free, self.cluster, want, types) or None
-        found = self._find(free, want, types, scatter)
-        return None if found and asked.max_nodes and len(found) > asked.max_nodes else found
+        free = np.where(limits.nodes, self.free_gpus, 0)
+        for find in (consolidated, scattered)[: 1 + scatter]:
+            for gpu_type in types:
+                found = find_shaped(limits.constraints, free, self.cluster, want, gpu_type, find)
+                if found:
+                    return found
+        return None
 
 
 def _whole(job: JobId, node: NodeId, gpus: int) -> int:

@@ -19,8 +19,8 @@ class JobSpec:
 
     Raises:
         MurmurationError: numbers of GPUs or batch sizes are not whole or not in order, the submission is negative or
-            after `LATEST_SUBMISSION`, the work or the time limit is not positive, priority or nice is not finite, or the
-            dependency has a form that the world does not know.
+            after `LATEST_SUBMISSION`, the work or the time limit is not positive, priority or nice is not finite, or
+            the dependency has a form that the world does not know.
     """
 
     id: JobId

@@ -1,7 +1,8 @@
 """The nodes on which a job with constraints may be placed, and the search for GPUs among them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -55,38 +56,54 @@ class PlacementLimits:
                 f"constraints ({asked}) allow {'exactly' if least else 'at most'} {most}"
             )
 
-    def usable(self, free: IntArray, total: IntArray) -> IntArray:
-        """int64[num_nodes]: free GPUs that the job may take; an exclusive job takes nothing of a node in use.
 
-        Args:
-            free: int64[num_nodes], free GPUs.
-            total: int64[num_nodes], GPUs of each node that is up.
-        """
-        able = self.nodes & (free == total) if self.constraints.exclusive else self.nodes
-        found: IntArray = np.where(able, free, 0)
-        return found
+FindOnType: TypeAlias = Callable[[IntArray, ClusterSpec, int, int], dict[NodeId, int] | None]
 
-    def divide(self, free: IntArray, cluster: ClusterSpec, want: int, gpu_types: Sequence[int]) -> dict[NodeId, int]:
-        """Divide GPUs among as many nodes of one type as the constraints demand, best fit; empty if there is no room.
 
-        Args:
-            free: int64[num_nodes], free GPUs that the job may take.
-            cluster: the nodes.
-            want: GPUs to give.
-            gpu_types: the types to try, in this order.
-        """
-        each, count = self.constraints.gpus_per_node, self.constraints.num_nodes
-        count = count or -(-want // each)
-        if count > want or (each and each * count != want):
-            return {}
-        if self.constraints.max_nodes and count > self.constraints.max_nodes:
-            return {}
-        low, larger = divmod(want, count)  # so many nodes get one GPU more
-        for gpu_type in gpu_types:
-            nodes = np.flatnonzero((cluster.node_types == gpu_type) & (free >= low))
-            order = nodes[np.argsort(free[nodes], kind="stable")]
-            fewer = order[: count - larger]
-            more = [node for node in order[count - larger :].tolist() if free[node] > low][:larger]
-            if len(fewer) + len(more) == count:
-                return {**dict.fromkeys(fewer.tolist(), low), **dict.fromkeys(more, low + 1)}
+def find_shaped(
+    asked: Constraints, free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int, find: FindOnType
+) -> dict[NodeId, int]:
+    """Find GPUs of one type on nodes as constraints demand; empty if there is no room.
+
+    The type itself must be allowed. `envs.simulation.world.shapes` has the compiled forms.
+
+    Args:
+        asked: the constraints.
+        free: int64[num_nodes], GPUs that no job keeps from others.
+        cluster: the nodes.
+        want: GPUs to give.
+        gpu_type: index of the type.
+        find: finds GPUs, given `free`, `cluster`, `want` and `gpu_type`, where no division is demanded.
+    """
+    if asked.exclusive:
+        free = np.where(free == cluster.node_gpus, free, 0)
+    if asked.num_nodes or asked.gpus_per_node:
+        return divide_among(asked, free, cluster, want, gpu_type)
+    found = find(free, cluster, want, gpu_type) or {}
+    return {} if 0 < asked.max_nodes < len(found) else found
+
+
+def divide_among(
+    asked: Constraints, free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int
+) -> dict[NodeId, int]:
+    """Divide GPUs among as many nodes of a type as constraints demand; empty if there is no room.
+
+    Evenly on the nodes with fewest free GPUs; where that fails, as many GPUs as possible from the nodes with most.
+    """
+    each, count = asked.gpus_per_node, asked.demand_nodes(want)
+    if count > want or (each and each * count != want) or 0 < asked.max_nodes < count:
         return {}
+    low, larger = divmod(want, count)  # so many nodes get one GPU more
+    nodes = np.flatnonzero((cluster.node_types == gpu_type) & (free > 0))
+    able = nodes[free[nodes] >= low]
+    order = able[np.argsort(free[able], kind="stable")].tolist()
+    fewer = order[: count - larger]
+    more = [node for node in order[count - larger :] if free[node] > low][:larger]
+    if len(fewer) + len(more) == count:
+        return {**dict.fromkeys(fewer, low), **dict.fromkeys(more, low + 1)}
+    placed: dict[NodeId, int] = {}
+    if not each:
+        for node in nodes[np.argsort(-free[nodes], kind="stable")][:count].tolist():
+            others = count - len(placed) - 1
+            placed[node] = min(int(free[node]), want - sum(placed.values()) - others)
+    return placed if len(placed) == count and sum(placed.values()) == want else {}

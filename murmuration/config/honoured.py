@@ -1,20 +1,29 @@
-"""Which schedulers do not honour which constraints of jobs; `tests/conformance/test_constraints.py` plays the others.
+"""Which schedulers do not honour the constraints of jobs; `tests/conformance/test_constraints.py` plays the others.
 
-Most schedulers see no throughput where a job may not run, and need no rule of their own. What is not listed here, such
-as a user's own scheduler, is played: the engine refuses an allocation that breaks a constraint.
+Most schedulers see no throughput where a job may not run, and place by `baselines.parts.placing`, which divides jobs
+among nodes as they ask. What is not listed here, such as a user's own scheduler, is played: the engine refuses an
+allocation that breaks a constraint.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from envs.types import Constraints, constraints_of
+from envs.scheduling import Scheduler
+from envs.types import constraints_of
 from envs.workloads import Workload
-from murmuration.config.building import Component
+from murmuration.config.building import Component, import_target
 from murmuration.config.errors import ChoiceError
+from murmuration.config.inputs import build_schedulers
 
-# They spread jobs over several nodes without a look at their number.
-IGNORE_MAX_NODES = ("random", "tiresias_pollux")
-# No scheduler of this package looks for exactly n nodes, so many GPUs on each, or nodes without other jobs.
-CONSOLIDATING = "baselines."
+# They place jobs node by node, each in a way of its own, and look for no number of nodes, so many GPUs on each, or
+# nodes without other jobs: by the beginning of the import path.
+IGNORE_SHAPES = {
+    "baselines.planner.": "it plans GPUs for jobs on any nodes",
+    "murmuration.runs.policies.load_planner": "it plans GPUs for jobs on any nodes",
+    "baselines.rubick.": "it moves single GPUs between nodes",
+    "baselines.sampling_matching.": "it samples GPUs for jobs on any nodes",
+    "baselines.synergy.": "it divides cores and memory of nodes that jobs share",
+}
 
 
 def find_unable(schedulers: Mapping[str, Component], workloads: Sequence[Workload]) -> dict[str, str]:
@@ -24,24 +33,25 @@ def find_unable(schedulers: Mapping[str, Component], workloads: Sequence[Workloa
         schedulers: the schedulers by name.
         workloads: the jobs that they are to play.
     """
-    asked = [each for load in workloads for model in load.models if (each := constraints_of(model))]
-    divided = next((each for each in asked if each.shapes), None)
-    spread = next((each for each in asked if each.max_nodes), None)
+    asked = (constraints_of(model) for load in workloads for model in load.models)
+    example = next((each for each in asked if each.shapes), None)
     unable: dict[str, str] = {}
-    for name, component in schedulers.items():
-        if divided and str(component.values.get("_target_", "")).startswith(CONSOLIDATING):
-            unable[name] = _why(divided)
-        elif spread and name in IGNORE_MAX_NODES:
-            unable[name] = _why(spread)
+    for name, component in schedulers.items() if example else ():
+        target = str(component.values.get("_target_", ""))
+        if target.startswith("baselines."):  # perhaps a shorter name of the class
+            found: Any = import_target(f"scheduler.{name}", target)
+            target = f"{found.__module__}.{found.__qualname__}"
+        for path, why in IGNORE_SHAPES.items():
+            if target.startswith(path):
+                unable[name] = (
+                    f"{why}, and some jobs ask for a division among nodes ({example}); workload.constraints=none "
+                    "lifts that"
+                )
     return unable
 
 
-def _why(constraints: Constraints) -> str:
-    return f"it does not honour the constraints of some jobs ({constraints}); workload.constraints=none lifts them"
-
-
 def leave_out_unable(
-    schedulers: Mapping[str, Component], workloads: Sequence[Workload], optional: Collection[str]
+    schedulers: Mapping[str, Component], workloads: Sequence[Workload], optional: Collection[str] = ()
 ) -> dict[str, str]:
     """Return `find_unable` of the schedulers that nobody has named.
 
@@ -58,3 +68,20 @@ def leave_out_unable(
         if name not in optional or len(unable) == len(schedulers):
             raise ChoiceError(f"scheduler {name}: {unable[name]}, or leave it out")
     return unable
+
+
+def build_able(
+    schedulers: Mapping[str, Component], workloads: Sequence[Workload], optional: Collection[str] = ()
+) -> dict[str, Scheduler]:
+    """Build the schedulers that honour the constraints of jobs, and print which others are left out.
+
+    Args:
+        schedulers, workloads, optional: as for `leave_out_unable`.
+
+    Raises:
+        ChoiceError: as for `leave_out_unable`, and a component has an option that its class does not have.
+    """
+    left_out = leave_out_unable(schedulers, workloads, optional)
+    for name, reason in left_out.items():
+        print(f"left out: {name}: {reason}")
+    return build_schedulers({name: each for name, each in schedulers.items() if name not in left_out})

@@ -35,7 +35,8 @@ from envs.types import Seconds, as_line
 from envs.workloads import Workload
 from murmuration.config.descriptions import DeploymentRun
 from murmuration.config.errors import ChoiceError
-from murmuration.config.inputs import build_inputs, build_schedulers, find_workloads
+from murmuration.config.honoured import build_able
+from murmuration.config.inputs import build_inputs, find_workloads
 from murmuration.home import ROOT
 
 START = "begun.json"
@@ -53,6 +54,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     inputs = build_inputs(run.problem)
     setup, workload = inputs.setup, scale_down(find_workloads(inputs, None, 1)[0], run.shorten, run.jobs)
     check_playable(setup)
+    chosen = actors(run, workload)
     adapter = find_adapter(run.rest, find_testbed(Path(run.testbed)).environment if run.testbed else None)
     place = Path(run.continued) if run.continued else folder
     with nullcontext("") if run.rules.shadow else claim_cluster(adapter, place) as owner:
@@ -62,7 +64,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
             print(f"measured before, mean of {run.probes}, in real time: {measured}", flush=True)
         results = [
             play_on_cluster(run, name, f"{owner}-{number}", actor, setup, workload, adapter, measured, place)
-            for number, (name, actor) in enumerate(actors(run))
+            for number, (name, actor) in enumerate(chosen)
         ]
     table = compare_table(results)
     wide_console().print(table)
@@ -93,9 +95,13 @@ def claim_cluster(adapter: SlurmAdapter, folder: Path) -> Iterator[str]:
                 adapter.leave(owner)
 
 
-def actors(run: DeploymentRun) -> list[tuple[str, Scheduler]]:
-    """Return the schedulers and the policy of a run, by name."""
-    found = dict(build_schedulers(run.schedulers))
+def actors(run: DeploymentRun, workload: Workload) -> list[tuple[str, Scheduler]]:
+    """Return the schedulers and the policy of a run, by name.
+
+    Raises:
+        ChoiceError: a scheduler does not honour the constraints of the jobs.
+    """
+    found = build_able(run.schedulers, [workload])
     if run.checkpoint:
         from murmuration.runs.policies import load_policies  # needs torch
 

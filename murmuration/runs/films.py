@@ -1,6 +1,7 @@
 """Films of schedulers and policies."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from envs.episodes.film import film_episode, write_film
@@ -8,9 +9,11 @@ from envs.evaluation.files import whole_file
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
 from envs.types import as_line
+from envs.workloads import Workload
 from murmuration.config.descriptions import ActorRun, FilmRun
 from murmuration.config.errors import ChoiceError
-from murmuration.config.inputs import build_inputs, build_schedulers, find_workloads
+from murmuration.config.honoured import build_able
+from murmuration.config.inputs import build_inputs, find_workloads
 
 
 def film_run(run: FilmRun, folder: Path) -> Path:
@@ -25,7 +28,7 @@ def film_run(run: FilmRun, folder: Path) -> Path:
     if not isinstance(run.episode, int) or not 0 <= run.episode < len(workloads):
         raise ChoiceError(f"episode is {run.episode!r}; it must be a whole number from 0 to {len(workloads) - 1}")
     seed = workload_seed(inputs.seed, run.episode)
-    actor = find_actor(run)
+    actor = find_actor(run, [workloads[run.episode]])
     if run.checkpoint:
         from agents.policies.watching import watched  # needs torch
 
@@ -37,17 +40,21 @@ def film_run(run: FilmRun, folder: Path) -> Path:
     return folder / run.film
 
 
-def find_actor(run: ActorRun) -> Scheduler:
+def find_actor(run: ActorRun, workloads: Sequence[Workload] = ()) -> Scheduler:
     """Return the policy of the checkpoint, or the only scheduler that is chosen.
 
+    Args:
+        run: what is chosen.
+        workloads: the jobs that it is to play, as far as they are known.
+
     Raises:
-        ChoiceError: several schedulers are chosen, or none.
+        ChoiceError: several schedulers are chosen, or none, or one that does not honour the constraints of the jobs.
     """
     if run.checkpoint:
         from murmuration.runs.policies import load_policies  # needs torch
 
         return next(iter(load_policies(run.checkpoint, run.trusted, sampled=run.sampled).values()))
-    built = build_schedulers(run.schedulers)
+    built = build_able(run.schedulers, workloads)
     if len(built) != 1:
         raise ChoiceError(f"{len(built)} schedulers are chosen ({', '.join(built)}); choose one: scheduler=fifo")
     return next(iter(built.values()))

@@ -24,6 +24,7 @@ from envs.scheduling import Scheduler
 from envs.types import FloatArray
 from murmuration.config.building import Component, build_object
 from murmuration.config.descriptions import TuningRun
+from murmuration.config.honoured import leave_out_unable
 from murmuration.config.inputs import build_inputs, build_schedulers
 from murmuration.runs.spreading import find_spread
 
@@ -32,7 +33,7 @@ def build_problem_sets(run: TuningRun, split: str) -> list[ProblemSet]:
     """Draw one problem set of a split for each problem.
 
     Raises:
-        ChoiceError: an option that does not exist or has another type.
+        ChoiceError: an option that does not exist or has another type, or the scheduler does not honour constraints.
     """
     made = []
     for number, (_, problem) in enumerate(run.problems):
@@ -40,6 +41,7 @@ def build_problem_sets(run: TuningRun, split: str) -> list[ProblemSet]:
         count = run.validation_workloads if split == "validation" else run.workloads
         spread = find_spread() or one_after_another
         made.append(draw_problem_set(inputs.source, inputs.setup, count, run.seed + number, split, spread))
+        leave_out_unable({"tuned": run.scheduler}, made[-1].workloads)
     return made
 
 

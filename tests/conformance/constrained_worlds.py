@@ -74,13 +74,16 @@ def split(name: str) -> tuple[str, set[str], set[str]]:
     return gpu, set(pools.split("+")), set(features.split("+"))
 
 
-def constrained_world(seed: int, *, shapes: bool = True, pairs: bool = False, plain: bool = False) -> RandomWorld:
+def constrained_world(
+    seed: int, *, shapes: bool = True, pairs: bool = False, plain: bool = False, limits: bool = False
+) -> RandomWorld:
     """A random world of which two in three jobs have constraints, on some node each.
 
     Args:
         seed: determines the world completely.
         shapes: whether jobs ask for numbers of nodes, GPUs on each, and nodes of their own.
         pairs, plain: as for `random_world`.
+        limits: whether half of the jobs have time limits, some of them too short.
     """
     world, rng = random_world(seed, plain=plain, pairs=pairs), np.random.default_rng(seed)
     nodes = tuple(
@@ -96,6 +99,9 @@ def constrained_world(seed: int, *, shapes: bool = True, pairs: bool = False, pl
     )
     setup = replace(world.setup, cluster=ClusterSpec(nodes, "constrained"))
     jobs = [_constrained(rng, spec, setup, shapes) for spec in world.workload]
+    if limits:
+        ends = [float(rng.choice([np.inf, np.inf, 32.0, rng.uniform(1.0, 2000.0)])) for _ in jobs]
+        jobs = [replace(spec, time_limit=end) for spec, end in zip(jobs, ends, strict=True)]
     return replace(
         world,
         name=f"constrained {world.name}",
@@ -137,7 +143,7 @@ def check_log(workload: Workload, cluster: ClusterSpec, log: EventLog) -> int:
             assert is_allowed(spec, gpus, cluster), f"job {job} ({spec.model}) on {gpus}"
             held[job] = set(gpus)
             count += bool(spec.constraints)
-        elif happened in (EventKind.STOP, EventKind.FINISH, EventKind.INTERRUPT):
+        elif happened in (EventKind.STOP, EventKind.FINISH, EventKind.INTERRUPT, EventKind.LIMIT):
             held.pop(job, None)
         if row + 1 < len(log.events) and log.events["time"][row + 1] == event["time"]:
             continue
@@ -169,10 +175,24 @@ ASKED = (
     Constraints(gpu_types=("new", "old"), max_nodes=1),
     Constraints(gpu_types=("old", "small")),
 )
+SHAPED = (  # and the sizes that some type of `HALLS` divides as they ask
+    (Constraints(num_nodes=2), (2, 3, 4, 6, 8)),
+    (Constraints(gpus_per_node=2), (2, 4)),
+    (Constraints(gpu_types=("old",), gpus_per_node=4), (4, 8)),
+    (Constraints(exclusive=True), (1, 2, 4, 6)),
+    (Constraints(gpu_types=("new", "old"), exclusive=True, max_nodes=1), (1, 3, 4)),
+    (Constraints(gpu_types=("old", "small"), num_nodes=2, exclusive=True), (2, 4)),
+)
 
 
-def halls_workload(seed: int, count: int = 25) -> Workload:
-    """Jobs with constraints on the nodes of `HALLS` alone, each of which fits some GPU type that it may use."""
+def halls_workload(seed: int, count: int = 25, *, shapes: bool = False) -> Workload:
+    """Jobs with constraints on the nodes of `HALLS`, each of which fits some GPU type that it may use.
+
+    Args:
+        seed: determines the jobs completely.
+        count: of jobs.
+        shapes: whether half of the jobs ask for numbers of nodes, GPUs on each, and nodes of their own.
+    """
     rng = np.random.default_rng(seed)
     specs = []
     for i in range(count):
@@ -180,6 +200,9 @@ def halls_workload(seed: int, count: int = 25) -> Workload:
         gpus = int(rng.choice([1, 1, 2, 3, 4] if asked.max_nodes else [1, 1, 2, 3, 4, 6]))
         gpus = 4 if asked.pools == ("night",) and gpus == 6 and rng.random() < 0.5 else gpus
         elastic = bool(rng.random() < 0.5)
+        if shapes and i % 2:
+            asked, sizes = SHAPED[int(rng.integers(len(SHAPED)))]
+            gpus = int(rng.choice(sizes))
         specs.append(
             JobSpec(
                 id=i,

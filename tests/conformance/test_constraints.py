@@ -1,15 +1,22 @@
 """Jobs with constraints: both engines agree, and no job runs where it must not."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from baselines import Fifo, Las, Starling
+from baselines import Fifo, Las, Optimus, Random, Srtf, Starling, Tiresias
 from baselines.parts.linear_gaussian import LinearGaussian
 from baselines.starling.market import StarlingMarket
-from envs.options.rules import CHANGES
+from envs.evaluation.audit import Audit
+from envs.options.arrays import OPTION_ACTION, OPTION_ROW
+from envs.options.columns import START
+from envs.options.rules import CHANGES, OptionRules
 from envs.performance import IdealModel
+from envs.scheduling import Scheduler
 from envs.simulation import FifoMarket, Information, Rounds, Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import (
@@ -25,7 +32,9 @@ from envs.types import (
 from envs.workloads import Workload
 from murmuration.config.building import Component
 from murmuration.config.errors import ChoiceError
-from murmuration.config.honoured import IGNORE_MAX_NODES, find_unable, leave_out_unable
+from murmuration.config.honoured import IGNORE_SHAPES, build_able, find_unable, leave_out_unable
+from murmuration.runs.deploying import actors
+from murmuration.runs.films import find_actor
 from tests.conformance.constrained_worlds import HALLS, Bold, check_log, constrained_world, halls_workload
 from tests.conformance.test_protocol import same_log
 from tests.conformance.test_reference import compare_results, play_both
@@ -126,30 +135,85 @@ class Shared(Curved):
 
 @pytest.mark.parametrize("name", FILES)
 def test_schedulers_honour_constraints_or_are_refused(name):
-    """On nodes that differ in GPU type, pool and feature; every job of a scheduler that is not refused finishes."""
+    """On nodes that differ in GPU type, pool and feature; every job of a scheduler that is not refused finishes.
+
+    In half of the worlds, jobs also ask for numbers of nodes, GPUs on each, and nodes of their own. Both engines agree.
+    """
     component = Component("scheduler", {"_target_": composed()[name]["_target_"]})
-    for seed in range(2):
-        workload = halls_workload(seed)
-        assert (name in find_unable({name: component}, [workload])) == (name in IGNORE_MAX_NODES)
-        rounds = Rounds(interval=30.0 if seed else None)
+    for seed in range(4):
+        workload = halls_workload(seed, shapes=seed >= 2)
+        unable = find_unable({name: component}, [workload])
+        assert not unable or (seed >= 2 and component.values["_target_"].startswith(tuple(IGNORE_SHAPES)))
+        if unable:
+            return
+        rounds = Rounds(interval=30.0 if seed % 2 else None)
         scenario = Scenario(restart_delay=2.0, horizon=1e7, rounds=rounds)
         scenario = replace(scenario, sharing="pairs") if "packed" in name else scenario
-        simulator = Simulator(workload, Setup(HALLS, Shared(), scenario))
-        if name not in IGNORE_MAX_NODES:
-            result = run_episode(build(name), simulator)
-            assert check_log(workload, HALLS, result.log) > 10
-            assert result.finished.all()
+        setup = Setup(HALLS, Shared(), scenario)
+        result = run_episode(build(name), Simulator(workload, setup))
+        assert check_log(workload, HALLS, result.log) > 10
+        assert result.finished.all()
+        if seed == 3 and "packed" not in name:  # which copies the cluster, as only the compiled engine can
+            assert run_episode(build(name), ReferenceSimulator(workload, setup)).log == result.log
 
 
-def test_a_scheduler_that_does_not_honour_them_is_refused_where_it_is_named():
-    jobs = [JobSpec(0, 0.0, 4, 1.0, "any", constraints=Constraints(num_nodes=2))]
-    chosen = {name: Component("scheduler", {"_target_": f"baselines.{name}"}) for name in ("fifo", "srtf")}
-    chosen["own"] = Component("scheduler", {"_target_": "my_lab.Own"})
-    unable = leave_out_unable(chosen, [Workload.of(jobs)], ["fifo", "srtf", "own"])
-    assert list(unable) == ["fifo", "srtf"]
-    said = r"^scheduler srtf: it does not honour .*\(nodes=2\); workload.constraints=none lifts them, or leave it out$"
-    with pytest.raises(ChoiceError, match=said):
-        leave_out_unable(chosen, [Workload.of(jobs)], ["fifo"])
+PLAYERS: tuple[Callable[[], Scheduler], ...] = (
+    lambda: Fifo("easy"),
+    lambda: Fifo("skip", "first_fit"),
+    Las,
+    Srtf,
+    Random,
+    lambda: Tiresias(placement="spread"),
+    Optimus,
+)
+
+
+@pytest.mark.parametrize(
+    "first", [7200, 7250, *(pytest.param(first, marks=pytest.mark.exhaustive) for first in range(7300, 7700, 50))]
+)
+def test_both_engines_agree_with_constraints_and_limits(first):
+    """On 500 random worlds, 100 of them by default; in every other one a scheduler plays, and nothing is refused."""
+    placed = ended = 0
+    for seed in range(first, first + 50):
+        world = constrained_world(seed, pairs=seed % 3 == 0, plain=seed % 4 == 0, limits=True)
+        if seed % 2:
+            scenario = replace(world.setup.scenario, information=Information("exact"))
+            world, player = replace(world, setup=replace(world.setup, scenario=scenario)), PLAYERS[seed % len(PLAYERS)]
+            results = [
+                run_episode(player(), engine(world.workload, world.setup, world.seed))
+                for engine in (Simulator, ReferenceSimulator)
+            ]
+        else:
+            results = list(play_both(world))
+        compare_results(world, *results)
+        Audit(world.setup).check(results[0])
+        placed += check_log(world.workload, world.setup.cluster, results[0].log)
+        ended += int(results[0].at_limit.sum())
+    assert placed > 100
+    assert ended > 10
+
+
+def test_a_scheduler_that_does_not_honour_them_is_refused_where_it_is_named(capsys):
+    """By comparisons and sweeps; by films and the bridge too, which play no other in its place."""
+    workloads = [Workload.of([JobSpec(0, 0.0, 4, 1.0, "any", constraints=Constraints(num_nodes=2))])]
+    paths = {"fifo": "baselines.Fifo", "rubick": "baselines.Rubick", "own": "my_lab.Own"}
+    chosen = {name: Component("scheduler", {"_target_": path}) for name, path in paths.items()}
+    assert list(leave_out_unable(chosen, workloads, list(chosen))) == ["rubick"]
+    run: Any = SimpleNamespace(checkpoint="", schedulers={"rubick": chosen["rubick"]})
+    for refuse in (
+        lambda: leave_out_unable(chosen, workloads, ["fifo"]),
+        lambda: find_actor(run, workloads),
+        lambda: actors(run, workloads[0]),
+    ):
+        with pytest.raises(ChoiceError) as refusal:
+            refuse()
+        assert str(refusal.value) == (
+            "scheduler rubick: it moves single GPUs between nodes, and some jobs ask for a division among nodes "
+            "(nodes=2); workload.constraints=none lifts that, or leave it out"
+        )
+    able = build_able({name: chosen[name] for name in ("fifo", "rubick")}, workloads, ["rubick"])
+    assert list(able) == ["fifo"]
+    assert capsys.readouterr().out.startswith("left out: rubick: it moves")
 
 
 @pytest.mark.parametrize("scheduler", [Fifo, Starling])
@@ -170,16 +234,23 @@ def test_constraints_that_allow_every_node_change_no_log(scheduler):
 
 
 def test_environments_refuse_what_they_cannot_offer():
+    """Best fit divides no jobs; a job with nodes for itself has options."""
+    workload, setup = four_nodes(Constraints(num_nodes=2))
+    with pytest.raises(MurmurationError, match=r"\(nodes=2\), .* or workload\.constraints=none$"):
+        batch_of(setup, workload, OptionRules(placing="best_fit"))
     workload, setup = four_nodes(Constraints(exclusive=True))
-    with pytest.raises(MurmurationError, match=r"exclusive nodes, .* set workload\.constraints=none$"):
-        batch_of(setup, workload)
+    for rules, count in ((OptionRules(placing="best_fit"), 1), (OptionRules(distinct_nodes=False), 4)):
+        what = batch_of(setup, workload, rules).options().what
+        starts = what[(what[:, OPTION_ROW] == 1) & (what[:, OPTION_ACTION] == START)]
+        assert len(starts) == count
 
 
 def test_options_offer_no_forbidden_node():
     """The compiled environment shows and does what its reference does, and chance finds nothing that is forbidden."""
     placed = 0
-    for seed in range(7100, 7108):
-        world, rng = constrained_world(seed, shapes=False, plain=seed % 2 == 0), np.random.default_rng(seed)
+    for seed in range(7100, 7110):
+        world = constrained_world(seed, plain=seed % 2 == 0, pairs=seed % 3 == 0)
+        rng = np.random.default_rng(seed)
         batch, reference = begun(world, random_rules(rng, changes=CHANGES[seed % 3]))
         play_options(world.name, batch, reference, rng)
         assert batch.state.log(0) == reference.simulator.log
@@ -190,10 +261,11 @@ def test_options_offer_no_forbidden_node():
 @pytest.mark.parametrize("seed", range(4))
 def test_bids_place_no_job_on_a_forbidden_node(seed):
     """Loud bids on two markets, as agents and as a scheduler."""
-    workload = halls_workload(seed)
+    workload = halls_workload(seed, shapes=seed >= 2)
     setup = Setup(HALLS, Curved(), Scenario(restart_delay=2.0, horizon=1e7))
     for market in (FifoMarket(), StarlingMarket()):
         batch = rolled_out(loud, market, setup, workload, seed)
         result = run_episode(Bidder(loud, market), Simulator(workload, setup))
         assert batch.state.log(0) == result.log
         assert check_log(workload, HALLS, result.log) > 10
+        assert result.finished.all()

@@ -159,6 +159,7 @@ def compare_views(world: RandomWorld, one: ClusterView, other: ClusterView) -> N
 def compare_throughputs(world: RandomWorld, one: ClusterView, other: ClusterView) -> None:
     """Assert that two views show the same throughputs, by a job of each model, and the same of shared resources."""
     alike(world, "pair_factors", one.pair_factors, other.pair_factors)
+    same(world, "models", one.models, other.models)
     shared = [view.shared_resources for view in (one, other)]
     same(world, "shared resources", shared[0][:3], shared[1][:3])
     for name in ("min_gpus", "max_gpus", "submit_time", "start_delay", "restart_delay", "tenant", "guaranteed"):

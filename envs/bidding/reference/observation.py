@@ -249,7 +249,7 @@ class BidObserver:
         row = {
             "waiting": math.log1p(len(self._waiting())) / 5.0,
             "running": math.log1p(len(engine.running())) / 5.0,
-            "free": sum(node.free_gpus for node in engine.nodes) / total,
+            "free": sum(node.idle_gpus for node in engine.nodes) / total,
             "down": 1.0 - sum(node.capacity for node in engine.nodes) / total,
             "nodes": _log_count(len(engine.nodes)),
             "gpus": _log_count(total),

@@ -82,6 +82,21 @@ class RoundChanges:
         return {job: self.held(job)[node] for job in active if node in self.held(job)}
 
     def free(self, node: NodeId) -> int:
+        """Return the GPUs of a node that jobs may take; 0 while it is down or held by an exclusive job."""
+        return 0 if any(self.job(job).spec.constraints.exclusive for job in self.jobs_on(node)) else self.idle(node)
+
+    def room(self, job: JobId, node: NodeId) -> int:
+        """Return the GPUs that a job could have on a node, with those that it holds there and shares with no other."""
+        own = self.held(job).get(node, 0) if self.partner(job) is None else 0
+        if not self.job(job).spec.constraints.exclusive:
+            return self.free(node) + own
+        return self.nodes[node].capacity if own or self.free(node) == self.nodes[node].capacity else 0
+
+    def keeps(self, job: JobId, node: NodeId, gpus: int) -> int:
+        """Return the GPUs that a job with so many on a node keeps from others."""
+        return self.nodes[node].spec.num_gpus if gpus and self.job(job).spec.constraints.exclusive else gpus
+
+    def idle(self, node: NodeId) -> int:
         """Return the GPUs of a node that no job holds; 0 while it is down."""
         return self.nodes[node].capacity - sum(
             gpus for job, gpus in self.jobs_on(node).items() if job not in self.owners
@@ -90,7 +105,7 @@ class RoundChanges:
     @property
     def num_free(self) -> int:
         """Free GPUs of all nodes together."""
-        return sum(self.free(node.id) for node in self.nodes)
+        return sum(self.idle(node.id) for node in self.nodes)
 
     def idle_but_for(self, gang: JobId = NOTHING) -> bool:
         """Whether no job holds a GPU, except perhaps a gang that is put together."""
@@ -119,7 +134,10 @@ class RoundChanges:
     def runs(self, job: JobId, gpus: Mapping[NodeId, int]) -> bool:
         """Whether a job runs on such a placement."""
         total = sum(gpus.values())
-        return bool(gpus) and all(self.throughput(job, node, total, len(gpus)) > 0 for node in gpus)
+        asked = self.job(job).spec.constraints
+        return 0 < len(gpus) <= (asked.max_nodes or len(gpus)) and all(
+            self.throughput(job, node, total, len(gpus)) > 0 for node in gpus
+        )
 
     def after(self, option: Option) -> dict[NodeId, int]:
         """Return the GPUs of an option's job by node after it."""
@@ -183,7 +201,7 @@ class RoundChanges:
 
     def _amount_left(self, node: NodeId, resource: str, job: JobId) -> float:
         """Cores or GB of a node besides what the other jobs name there, and 1/64 for each other GPU."""
-        left: float = getattr(self.nodes[node], resource) - self.free(node) / PARTS
+        left: float = getattr(self.nodes[node], resource) - self.idle(node) / PARTS
         for other, gpus in self.jobs_on(node).items():
             amounts: Mapping[NodeId, float] | None = getattr(self.placement(other), resource)
             if other != job:

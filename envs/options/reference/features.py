@@ -252,7 +252,8 @@ class Observer:
         job, draft, after = self.draft.job(option.job), self.draft, self.draft.after(option)
         total, before, held = sum(after.values()), draft.gpus(option.job), draft.held(option.job).get(option.node, 0)
         here = held if option.change == TUNE else option.gpus
-        free = draft.free(option.node) + (held if draft.partner(option.job) is None else 0) - here
+        own, kept = (draft.keeps(option.job, option.node, gpus) for gpus in (held, here))
+        free = draft.free(option.node) + (own - kept if draft.partner(option.job) is None else -here)
         if option.change == SHARE:
             here, free = after[option.node], draft.free(option.node)
         requested, fair_share = job.spec.num_gpus, self.engine.cluster.num_gpus / max(self.num_active, 1)

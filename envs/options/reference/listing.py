@@ -159,7 +159,7 @@ class Lister:
         alone = [
             Option(START, job, node, gpus)
             for node in self._shown()
-            for gpus in range(spec.min_gpus, min(draft.free(node), spec.max_gpus) + 1)
+            for gpus in range(spec.min_gpus, min(draft.room(job, node), spec.max_gpus) + 1)
             if draft.runs(job, {node: gpus})
         ]
         if alone or job in self.refused:
@@ -175,17 +175,17 @@ class Lister:
         totals = Counter[str]()  # GPUs by type
         for node in able:
             totals[node.spec.gpu_type] += node.spec.num_gpus
-        able = [node for node in able if node.id not in held and draft.free(node.id) > 0]
-        if is_gang and sum(draft.free(node.id) for node in able) < rest:
+        able = [node for node in able if node.id not in held and draft.room(job, node.id) > 0]
+        if is_gang and sum(draft.room(job, node.id) for node in able) < rest:
             return
         found = []
         for node in able:
-            free, gpu_type = draft.free(node.id), node.spec.gpu_type
+            free, gpu_type = draft.room(job, node.id), node.spec.gpu_type
             completes = free >= rest
             if not (is_gang or completes) or (completes and not draft.runs(job, {**held, node.id: rest})):
                 continue
-            room = sum(draft.free(other.id) for other in draft.nodes if other.spec.gpu_type == gpu_type)
-            room -= sum(draft.free(other) for other in held if draft.nodes[other].spec.gpu_type == gpu_type)
+            of_type = [other.id for other in draft.nodes if other.spec.gpu_type == gpu_type and other.id not in held]
+            room = sum(draft.room(job, other) for other in of_type)
             first = draft.nodes[min(held)].spec.gpu_type if held else None
             likes = (2 if gpu_type == first else int(room >= rest)) if is_gang else 0
             if is_gang and any(total >= spec.min_gpus for total in totals.values()) and likes < 1 + bool(held):
@@ -206,7 +206,12 @@ class Lister:
                 if replace(draft.placement(owner), beside=None) != Placement(held):
                     continue
                 sized = spec.min_gpus <= draft.gpus(owner) <= spec.max_gpus
-                if sized and draft.runs(job, held) and draft.kept(job, owner, held) > 0:
+                if (
+                    sized
+                    and not spec.constraints.demand_nodes(1)
+                    and draft.runs(job, held)
+                    and draft.kept(job, owner, held) > 0
+                ):
                     yield Option(SHARE, job, node.id, owner)
 
     def _joins_of_gang(self, change: int, job: JobId) -> Iterator[Option]:
@@ -216,13 +221,21 @@ class Lister:
         most = lacking if self.rules.changes == "start" else spec.max_gpus - draft.gpus(job)
         nodes = {node.id for node in draft.nodes} - held.keys() - self.waited
         able = {node for node in nodes if draft.could_run(job, node, spec.min_gpus)}
-        room = sum(draft.free(node) for node in able)
+        room = sum(draft.room(job, node) for node in able)
         for node in self._shown() if room >= lacking else []:
-            for gpus in range(1, min(draft.free(node), most) + 1) if node in able else ():
+            for gpus in range(1, min(draft.room(job, node), most) + 1) if node in able else ():
                 option = Option(change, job, node, gpus)
                 is_complete = gpus >= lacking and draft.runs(job, draft.after(option))
-                if is_complete or (gpus < lacking and room - draft.free(node) >= lacking - gpus):
+                is_part = gpus < lacking and room - draft.room(job, node) >= lacking - gpus
+                if (is_complete or is_part) and self._may_take_part(job, gpus, max(lacking - gpus, 0)):
                     yield option
+
+    def _may_take_part(self, job: JobId, gpus: int, rest: int) -> bool:
+        """Whether constraints allow a further node so many GPUs, where others are to give the rest."""
+        asked = self.draft.job(job).spec.constraints
+        others = asked.num_nodes - len(self.draft.held(job)) - 1
+        divides = not asked.num_nodes or (0 < others <= rest if rest else others == 0)
+        return asked.gpus_per_node in (0, gpus) and divides
 
     def _changes(self, job: JobId) -> Iterator[Option]:
         """Other sizes, further nodes, other nodes, eviction, and tunings.
@@ -255,8 +268,11 @@ class Lister:
 
     def _sizes(self, job: JobId) -> Iterator[Option]:
         spec = self.draft.job(job).spec
+        asked = spec.constraints
         for node, here in self.draft.held(job).items():
-            for gpus in range(here + self.draft.free(node) + 1):
+            for gpus in range(self.draft.room(job, node) + 1):
+                if asked.gpus_per_node if gpus else asked.num_nodes:
+                    continue
                 option = Option(RESIZE, job, node, gpus)
                 after = self.draft.after(option)
                 fits = spec.min_gpus <= sum(after.values()) <= spec.max_gpus
@@ -267,16 +283,15 @@ class Lister:
         most = self.draft.job(job).spec.max_gpus - self.draft.gpus(job)
         for node in self._shown():
             if node not in self.draft.held(job):
-                for gpus in range(1, min(self.draft.free(node), most) + 1):
+                for gpus in range(1, min(self.draft.room(job, node), most) + 1):
                     option = Option(JOIN, job, node, gpus)
-                    if self.draft.runs(job, self.draft.after(option)):
+                    if self._may_take_part(job, gpus, 0) and self.draft.runs(job, self.draft.after(option)):
                         yield option
 
     def _moves(self, job: JobId) -> Iterator[Option]:
         held, total = self.draft.held(job), self.draft.gpus(job)
-        own = held if self.draft.partner(job) is None else {}
         for node in self._shown():
-            has_room = self.draft.free(node) + own.get(node, 0) >= total
+            has_room = self.draft.room(job, node) >= total
             elsewhere = held.get(node) != total or job in self.draft.owners
             if elsewhere and has_room and self.draft.runs(job, {node: total}):
                 yield Option(MOVE, job, node, total)

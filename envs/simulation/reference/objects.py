@@ -66,6 +66,11 @@ class Node:
 
     @property
     def free_gpus(self) -> int:
+        """GPUs that jobs may take: none beside an exclusive job."""
+        return 0 if any(share.job.spec.constraints.exclusive for share in self.shares) else self.idle_gpus
+
+    @property
+    def idle_gpus(self) -> int:
         """GPUs that no job holds."""
         return self.capacity - sum(share.gpus for share in self.shares if not share.job.guest)
 

@@ -70,10 +70,16 @@ class ReferenceTable:
         return [[self._count_nodes(name, gpus) for gpus in range(self.size + 1)] for name in self.types]
 
     def allowed_nodes(self, model: int, gpu_type: int, num_gpus: int) -> int:
-        """The same, and as many as the constraints of a model's jobs ask for."""
+        """The same, and as many as the constraints of a model's jobs ask for; 0 if they are too small for that."""
         fewest, asked = self.fewest_nodes[gpu_type][num_gpus], constraints_of(self.models[model])
         spread = math.ceil(num_gpus / asked.gpus_per_node) if asked.gpus_per_node else 0
-        return max(fewest, asked.num_nodes or spread) if fewest else 0
+        if not fewest or not (asked.num_nodes or spread):
+            return fewest
+        count, name = asked.num_nodes or spread, self.types[gpu_type]
+        of_type = [node.num_gpus for node in self.setup.cluster.nodes if node.gpu_type == name]
+        largest = sorted(of_type, reverse=True)[:count]
+        enough = min(largest) >= asked.gpus_per_node if asked.gpus_per_node else sum(largest) >= num_gpus
+        return count if len(largest) == count and enough else 0
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -157,13 +163,14 @@ def ask_alone(setup: Setup, models: Sequence[str], sizes: int) -> FloatArray:
 
 
 def ask_pairs(setup: Setup, models: Sequence[str]) -> FloatArray:
-    """`ReferenceTable.pair_factors` of some models; 0 for both where one of two does not fit beside the other."""
+    """`ReferenceTable.pair_factors` of some models; 0 for both where one does not fit beside the other or is alone."""
     names, types = [plain_model(model) for model in models], setup.cluster.gpu_types
     found = np.zeros((len(types), len(names), len(names)))
     for t, i, j in np.ndindex(found.shape):
         kept = find_pair_factor(setup.performance, names[i], names[j], types[t])
         fits = find_pair_factor(setup.performance, names[j], names[i], types[t]) > 0
-        found[t, i, j] = kept if fits else 0.0
+        alone = constraints_of(models[i]).exclusive or constraints_of(models[j]).exclusive
+        found[t, i, j] = kept if fits and not alone else 0.0
     return found
 
 

@@ -111,13 +111,7 @@ class ReferenceView:
     @property
     def free_gpus(self) -> IntArray:
         """int64[num_nodes]: GPUs that no job holds; 0 while a node is down or held by an exclusive job."""
-        return np.array(
-            [
-                0 if any(share.job.spec.constraints.exclusive for share in node.shares) else node.free_gpus
-                for node in self._engine.nodes
-            ],
-            dtype=np.int64,
-        )
+        return np.array([node.free_gpus for node in self._engine.nodes], dtype=np.int64)
 
     @property
     def capacity(self) -> IntArray:
@@ -179,6 +173,11 @@ class ReferenceView:
     def shared_resources(self) -> SharedResources:
         """The effects of shared cores, memory and links on jobs, by model; read only."""
         return self._engine.shown.table.shared_resources()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models, with the constraints of their jobs."""
+        return self._engine.shown.table.models
 
     @property
     def model(self) -> IntArray:

@@ -12,6 +12,7 @@ from envs.simulation.setup import Setup
 from envs.simulation.world.arrays import World, episode_of
 from envs.simulation.world.job_throughput import level_of
 from envs.simulation.world.ordered_set import next_member
+from envs.simulation.world.shapes import ALONE, divide_gang, is_divided, is_usable, too_many_nodes
 from envs.simulation.world.state import State
 from envs.simulation.world.throughput import ThroughputTable
 from envs.types import FloatArray, IntArray
@@ -28,6 +29,9 @@ class FifoMemory(NamedTuple):
         open: int64[num_nodes], those of them that the placement which is being tried may take.
         trial: int64[num_nodes], GPUs on each node of the placement that is being tried.
         best: int64[num_nodes], those of the best placement so far.
+        types: int64[num_nodes], GPU type of each node.
+        nodes: int64[num_nodes], nodes of a division that constraints demand.
+        gpus: int64[num_nodes], GPUs on each of them.
     """
 
     order: IntArray
@@ -37,6 +41,9 @@ class FifoMemory(NamedTuple):
     open: IntArray
     trial: IntArray
     best: IntArray
+    types: IntArray
+    nodes: IntArray
+    gpus: IntArray
 
 
 @leaf
@@ -110,18 +117,30 @@ def best_node(free: IntArray, whole: IntArray, used: IntArray, affinity: FloatAr
 
 
 @leaf
+def try_division(memory: FifoMemory, gpu_type: int, gpus: int, shape: IntArray) -> bool:
+    """Write the division that constraints demand into `trial`; return whether there is room."""
+    count = divide_gang(memory.open, memory.whole, memory.types, gpu_type, gpus, shape, memory.nodes, memory.gpus)
+    for i in range(count):
+        memory.trial[memory.nodes[i]] = memory.gpus[i]
+    return bool(count > 0)
+
+
+@leaf
 def try_type(world: World, memory: FifoMemory, affinity: FloatArray, j: int, gpu_type: int, gpus: int) -> bool:
     """Write a placement on GPUs of one type (-1 for several) into `trial`; return whether there is room.
 
-    One node if a node of the type is large enough; otherwise wholly free nodes, and a remainder on another one.
+    One node if a node of the type is large enough; otherwise wholly free nodes, and a remainder on another one. Where
+    constraints demand a division, that one.
     """
-    largest = 0
+    largest, shape, count = 0, world.shapes[world.jobs[j].model], 0
     for n in range(len(memory.free)):
         takes = takes_type(world, j, world.nodes[n].gpu_type, gpu_type, gpus)
         memory.trial[n] = 0
-        memory.open[n] = memory.free[n] if takes else 0
+        memory.open[n] = memory.free[n] if takes and is_usable(memory.free, memory.whole, n, shape) else 0
         if takes:
             largest = max(largest, memory.whole[n])
+    if is_divided(shape):
+        return gpu_type >= 0 and try_division(memory, gpu_type, gpus, shape)
     left = gpus
     while gpus > largest and left > 0:
         n = best_node(memory.open, memory.whole, memory.trial, affinity, 1)
@@ -129,12 +148,14 @@ def try_type(world: World, memory: FifoMemory, affinity: FloatArray, j: int, gpu
             break
         memory.trial[n] = memory.open[n]
         left -= memory.open[n]
+        count += 1
     if left > 0:
         n = best_node(memory.open, memory.whole[:0], memory.trial, affinity, left)
         if n < 0:
             return False
         memory.trial[n] = left
-    return True
+        count += 1
+    return not too_many_nodes(shape, count)
 
 
 @leaf
@@ -206,6 +227,7 @@ def clear_fifo(worlds: World, bids: BidArrays, skip: bool, changes: Changes, mem
         for n in range(len(world.nodes)):
             memory.whole[n] = world.nodes[n].num_gpus
             memory.free[n] = world.nodes[n].free
+            memory.types[n] = world.nodes[n].gpu_type
             left += memory.free[n]
         count = list_waiting(world, bids.priority[b], memory)
         for i in range(count):
@@ -215,7 +237,7 @@ def clear_fifo(worlds: World, bids: BidArrays, skip: bool, changes: Changes, mem
                 for n in range(len(memory.best)):
                     if memory.best[n] > 0:
                         add_row(changes, b, j, n, memory.best[n])
-                        memory.free[n] -= memory.best[n]
+                        memory.free[n] -= memory.free[n] if world.shapes[world.jobs[j].model, ALONE] else memory.best[n]
                 left -= gpus
             elif not skip or left == 0:
                 break
@@ -244,7 +266,7 @@ class FifoMarket:
         market = copy(self)
         jobs, nodes = state.jobs.shape[1], state.nodes.shape[1]
         market._memory = FifoMemory(
-            np.zeros(jobs, np.int64), np.zeros(jobs), *(np.zeros(nodes, np.int64) for _ in range(5))
+            np.zeros(jobs, np.int64), np.zeros(jobs), *(np.zeros(nodes, np.int64) for _ in range(8))
         )
         market._silent, market._proposed, market._cleared = no_bids(state), no_changes(state), no_changes(state)
         return market

@@ -213,11 +213,7 @@ class StateView:
     @property
     def free_gpus(self) -> IntArray:
         """int64[num_nodes]: GPUs that no job holds, alone or with the rest of its nodes."""
-        source = self._engine_side
-        free: IntArray = source.nodes["free"].copy()
-        if exclusive := source.classes.exclusive:
-            for job in self.running[np.isin(source.model[self.running], list(exclusive))].tolist():
-                free[list(self._placements[job].gpus)] = 0
+        free: IntArray = self._engine_side.nodes["free"].copy()
         return free
 
     @property
@@ -292,6 +288,11 @@ class StateView:
     def shared_resources(self) -> SharedResources:
         """The effects of shared cores, memory and links on jobs, by model; read only."""
         return self._engine_side.table.shared_resources(self._engine_side.setup.scenario)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models, with the constraints of their jobs."""
+        return self._engine_side.table.models
 
     @property
     def model(self) -> IntArray:
@@ -434,7 +435,7 @@ class StateView:
         return Allocation(
             self.cluster,
             self._placements,
-            self.free_gpus if classes.exclusive else self._engine_side.nodes["free"],
+            self._engine_side.nodes["free"],
             prefer=self._fastest_types,
             num_gpus=lambda job: int(self._engine_side.requested[self._known_one(job)]),
             keep_running=keep_running,

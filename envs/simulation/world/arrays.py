@@ -8,6 +8,7 @@ import numpy.typing as npt
 from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import Records, inlined, leaf
 from envs.simulation.world.heap import Places
+from envs.simulation.world.shapes import shapes_of
 from envs.simulation.world.state import State
 from envs.simulation.world.throughput import ThroughputTable, cells_of
 from envs.types import FloatArray, IntArray
@@ -54,6 +55,7 @@ class World(NamedTuple):
     saturating: FloatArray  # [num_models, num_gpu_types, 9, 2]
     cpu_scale: FloatArray  # [num_models, num_gpu_types]
     pair_factors: FloatArray  # [num_gpu_types, num_models, num_models]: kept beside another job; empty if unused
+    shapes: IntArray  # [num_models, 4]: what constraints demand, see envs.simulation.world.shapes
 
 
 STATE_FIELDS = tuple(State.__dataclass_fields__)
@@ -78,6 +80,7 @@ def batch_world(state: State, table: ThroughputTable) -> World:
         saturating=table.cpu_memory.saturating,
         cpu_scale=table.cpu_memory.scale,
         pair_factors=table.pair_factors,
+        shapes=shapes_of(table.models),
     )
 
 
@@ -124,6 +127,7 @@ def slice_batch(batch: World, b: int) -> World:
         batch.saturating,
         batch.cpu_scale,
         batch.pair_factors,
+        batch.shapes,
     )
 
 

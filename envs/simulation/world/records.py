@@ -184,7 +184,7 @@ NODE = _records(
     # Line 1: GPUs and the list of shares.
     ("gpu_type", i8),
     ("num_gpus", i8),
-    ("free", i8),  # 0 while the node is down
+    ("free", i8),  # GPUs that jobs may take; 0 while the node is down or held by an exclusive job
     ("num_jobs", i8),
     ("first_share", i8),  # list of shares by ascending job; -1 ends it
     ("free_share", i8),  # list of its unused share records by `next_of_job`; -1 ends it

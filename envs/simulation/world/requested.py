@@ -12,6 +12,7 @@ from envs.simulation.world.shares import (
     NAMED_MEMORY,
     clear_job,
     forget_partner,
+    idle_gpus,
     make_partners,
     new_share,
     restore_job,
@@ -77,7 +78,7 @@ def least_amount(world: World, share: int, memory: bool) -> float:
 def node_feeds(world: World, n: int, memory: bool) -> bool:
     """Return whether a node has cores (or memory) for all named amounts, and 1/64 for each other GPU, free or held."""
     left = world.nodes[n].memory if memory else world.nodes[n].cpus
-    left -= world.nodes[n].free / PARTS
+    left -= idle_gpus(world, n) / PARTS
     share = world.nodes[n].first_share
     while share >= 0:
         left -= least_amount(world, share, memory)

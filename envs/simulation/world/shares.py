@@ -12,6 +12,7 @@ import numpy as np
 from envs.simulation.compiled.jit import Records, leaf, part
 from envs.simulation.world.arrays import World
 from envs.simulation.world.ordered_set import insert, remove
+from envs.simulation.world.shapes import ALONE
 
 OFF, MEASURED, WORST_CASE = 0, 1, 2  # envs.performance.contention.MODES
 NAMED_CPUS, NAMED_MEMORY = 1, 2  # bits of a job's `named`
@@ -24,6 +25,21 @@ def set_free(world: World, n: int, free: int) -> None:
     remove(world.room[node.gpu_type, node.free], len(world.nodes), n)
     insert(world.room[node.gpu_type, free], len(world.nodes), n)
     node.free = free
+
+
+@leaf
+def is_alone(world: World, share: int) -> bool:
+    """Return whether the job of a share keeps others off its nodes: none of their GPUs are free then."""
+    return bool(world.shapes[world.jobs[world.shares[share].job].model, ALONE] > 0)
+
+
+@leaf
+def idle_gpus(world: World, n: int) -> int:
+    """Return the GPUs of a node that no job holds, also where others may not have them; 0 while it is down."""
+    node = world.nodes[n]
+    if node.first_share >= 0 and is_alone(world, node.first_share):
+        return int(node.num_gpus - world.shares[node.first_share].gpus)
+    return int(node.free)
 
 
 @leaf
@@ -74,7 +90,7 @@ def link_to_node(world: World, share: int, takes: bool) -> None:
     n = shares[share].node
     node = world.nodes[n]
     if takes:
-        set_free(world, n, node.free - shares[share].gpus)
+        set_free(world, n, 0 if is_alone(world, share) else node.free - shares[share].gpus)
         world.episode[0].num_free -= shares[share].gpus
     node.planned = world.episode[0].num_rounds + 1
     node.num_jobs += 1
@@ -97,7 +113,7 @@ def unlink_from_node(world: World, share: int, frees: bool) -> None:
     record = shares[share]
     node = world.nodes[record.node]
     if frees:
-        set_free(world, record.node, node.free + record.gpus)
+        set_free(world, record.node, node.num_gpus if is_alone(world, share) else node.free + record.gpus)
         world.episode[0].num_free += record.gpus
     node.planned = world.episode[0].num_rounds + 1
     node.num_jobs -= 1

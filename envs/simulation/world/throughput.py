@@ -23,7 +23,10 @@ from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.world.link_limit import LinkLimit
 from envs.types import (
+    BoolArray,
+    ClusterSpec,
     Configuration,
+    Constraints,
     FloatArray,
     IntArray,
     ResourceTables,
@@ -33,6 +36,7 @@ from envs.types import (
     seal,
     without_constraints,
 )
+from envs.types.limits import divide_among
 
 CPU_GRID = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 12.0, 24.0])  # cores per GPU: Synergy's grid, OSDI'22
 MEMORY_GRID = np.array([0.0, 20.83, 62.5, 125.0, 187.5, 250.0])  # GB per GPU: Synergy's grid
@@ -212,8 +216,25 @@ def find_pair_factors(setup: Setup, models: Sequence[str]) -> FloatArray:
     )
     factors = np.where(factors.transpose(0, 2, 1) > 0, factors, 0.0)
     rows = np.array([known.index(plain_model(model)) for model in models])
-    found: FloatArray = factors[:, rows[:, None], rows]
+    alone = np.array([constraints_of(model).exclusive for model in models])
+    found: FloatArray = np.where(alone[:, None] | alone, 0.0, factors[:, rows[:, None], rows])
     return found
+
+
+def find_undivided(cluster: ClusterSpec, models: Sequence[str], max_gpus: int) -> BoolArray:
+    """bool[num_models, num_gpu_types, max_gpus + 1], see `ThroughputTable`."""
+    asked = [constraints_of(model) for model in models]
+    if not any(each.demand_nodes(1) for each in asked):
+        return np.zeros((0, 0, 0), np.bool_)
+    shape, known = (len(cluster.gpu_types), max_gpus + 1), dict[Constraints, BoolArray]()
+    for each in asked:
+        if each not in known:
+            known[each] = np.zeros(shape, np.bool_)
+            for gpu_type, gpus in np.ndindex(shape) if each.demand_nodes(1) else ():
+                known[each][gpu_type, gpus] = not (
+                    gpus and divide_among(each, cluster.node_gpus, cluster, gpus, gpu_type)
+                )
+    return np.array([known[each] for each in asked])
 
 
 MOST_BUILT = 32  # tables that are kept for one setup
@@ -240,6 +261,8 @@ class ThroughputTable:
         cpu_memory: effect of cores and memory on throughput; neutral where the scenario does not divide them.
         pair_factors: float64[num_gpu_types, num_models, num_models], the fraction of its throughput that a job keeps
             beside another one on the same GPUs; 0 where they do not fit together. Empty where none share.
+        undivided: bool[num_models, num_gpu_types, max_gpus + 1], where nodes of a type cannot hold so many GPUs in the
+            division that constraints demand. Empty where none do.
     """
 
     models: tuple[str, ...]
@@ -251,6 +274,7 @@ class ThroughputTable:
     cpu_stage_fraction: FloatArray = field(default_factory=lambda: np.zeros(0))
     cpu_memory: CpuMemoryTable = field(default_factory=lambda: CpuMemoryTable.neutral(0, 0))
     pair_factors: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    undivided: BoolArray = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
 
     def __post_init__(self) -> None:
         columns = (
@@ -261,6 +285,7 @@ class ThroughputTable:
             "traffic",
             "cpu_stage_fraction",
             "pair_factors",
+            "undivided",
         )
         for name in columns:
             object.__setattr__(self, name, seal(getattr(self, name)))
@@ -321,7 +346,8 @@ class ThroughputTable:
         columns = _contention_columns(models, max_gpus, scenario)
         pairs = find_pair_factors(setup, models) if scenario.sharing == "pairs" else np.zeros((0, 0, 0))
         links_limit = np.array([int(links.active) + links.covers_plans(model) for model in models], np.int64)
-        return cls(tuple(models), throughputs, levels, link_limit, links_limit, *columns, cpu_memory, pairs)
+        undivided = find_undivided(cluster, models, max_gpus)
+        return cls(tuple(models), throughputs, levels, link_limit, links_limit, *columns, cpu_memory, pairs, undivided)
 
     def shared_resources(self, scenario: Scenario) -> SharedResources:
         """What schedulers may know about the resources that jobs share."""
@@ -392,6 +418,8 @@ class ThroughputTable:
             if row in self._demanded_nodes:
                 best[at] = throughputs[at].reshape(-1)[self._demanded_nodes[row]]
         throughput: FloatArray = np.where(self.levels >= 0, best, 0.0)
+        if self.undivided.size:
+            throughput[self.undivided[rows]] = 0.0
         return np.minimum(throughput, self.link_limit[rows]) if self.links_limit.any() else throughput
 
     def most_nodes(self) -> IntArray:

@@ -7,7 +7,21 @@ import numpy as np
 from envs.performance import IdealModel, PerformanceModel
 from envs.scheduling import ClusterView
 from envs.simulation import Information, Rounds, Scenario, Setup, Simulator
-from envs.types import BoolArray, ClusterSpec, IntArray, JobId, JobSpec, NodeId, NodeSpec, Placement, Seconds
+from envs.types import (
+    BoolArray,
+    ClusterSpec,
+    Constraints,
+    IntArray,
+    JobId,
+    JobSpec,
+    NodeId,
+    NodeSpec,
+    Placement,
+    Seconds,
+    constrain,
+)
+from envs.types.allocation import consolidated
+from envs.types.limits import find_shaped
 from envs.workloads import Workload
 from tests.conformance.worlds import Curved
 
@@ -48,14 +62,19 @@ CROWDED = ClusterSpec(
 )
 
 
-def busy_round(seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seconds = 0.0) -> ClusterView:
+def busy_round(
+    seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seconds = 0.0, shapes: bool = False
+) -> ClusterView:
     """Return a round at t = 1 with up to 40 rigid jobs of many sizes and two models, some placed at random at t = 0.
 
-    Some GPUs are idle, also some of type "small", on which the model "large" does not run.
+    Some GPUs are idle, also some of type "small", on which the model "large" does not run. With `shapes` and odd seeds,
+    constraints of half of the jobs demand numbers of nodes, GPUs on each, or whole nodes.
     """
     rng = np.random.default_rng(seed)
     models = [str(model) for model in rng.choice(["any", "large"], int(rng.integers(2, 41)))]
     sizes = rng.choice([1, 1, 2, 3, 4, 6, 8, 12, 16], len(models)).tolist()
+    if shapes and seed % 2:
+        models = [_shaped(rng, model, size, cluster) for model, size in zip(models, sizes, strict=True)]
     specs = [
         JobSpec(i, 0.0, size, size * float(rng.integers(2, 200)), model)
         for i, (size, model) in enumerate(zip(sizes, models, strict=True))
@@ -70,6 +89,19 @@ def busy_round(seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seco
     return round_at(
         1, Workload.of(specs), cluster, place=[(0, running)], performance=Curved(), restart_delay=restart_delay
     )
+
+
+def _shaped(rng: np.random.Generator, model: str, size: int, cluster: ClusterSpec) -> str:
+    """Constrain a model's job to nodes of some type that can hold it so; half of the jobs stay as they are."""
+    asked = Constraints(
+        max_nodes=int(rng.choice([0, 0, 1, 2])),
+        num_nodes=int(rng.choice([0, 2, 3])),
+        gpus_per_node=int(rng.choice([0, 0, 1, 2])),
+        exclusive=bool(rng.random() < 0.5),
+    )
+    types = [t for t, name in enumerate(cluster.gpu_types) if (model, name) != ("large", "small")]
+    fits = [find_shaped(asked, cluster.node_gpus, cluster, size, t, consolidated) for t in types]
+    return constrain(model, asked) if any(fits) and rng.random() < 0.5 else model
 
 
 def runs_on_one_type(view: ClusterView, jobs: IntArray) -> BoolArray:

@@ -8,7 +8,7 @@ from baselines.parts.estimates import remaining_time_on
 from baselines.parts.placing import Find, Gpus, best_fit, types_by_throughput
 from baselines.parts.priority import SecondsLeft
 from envs.scheduling import ClusterView
-from envs.types import Allocation, FloatArray, IntArray, JobId, Placement, Seconds
+from envs.types import Allocation, FloatArray, IntArray, JobId, NodeId, Placement, Seconds
 
 
 def start_slowly(
@@ -55,7 +55,7 @@ def place_in_order_slowly(
                 break
         for other, place in places.items():
             if place and not allocation.placement(other):
-                if all(allocation.free_gpus[node] >= gpus for node, gpus in place.gpus.items()):
+                if allocation.has_room(other, place.gpus):
                     allocation.place(other, place)
                 else:
                     runs.remove(other)
@@ -73,12 +73,14 @@ def pass_the_head_slowly(view: ClusterView, allocation: Allocation, waiting: Seq
         return
     then, start = allocation.free_gpus.copy(), -np.inf
     placed = [(job, place) for job in allocation.jobs() if (place := allocation.placement(job))]
-    for end, _job, gpus in sorted((_end(view, job, place), job, dict(place.gpus)) for job, place in placed):
+    for end, _job, gpus in sorted(
+        (_end(view, job, place), job, dict(allocation.held(job, place.gpus))) for job, place in placed
+    ):
         for node, count in gpus.items():
             then[node] += count
         if found := _find(view, then, queue[0], find):
             start = end
-            _take(then, found)
+            _take(then, allocation.held(queue[0], found))
             break
     for job in queue[1:]:
         found = _find(view, allocation.free_gpus, job, find)
@@ -86,7 +88,7 @@ def pass_the_head_slowly(view: ClusterView, allocation: Allocation, waiting: Seq
             allocation.place(job, found)
         elif found := _find(view, np.minimum(allocation.free_gpus, then), job, find):
             allocation.place(job, found)
-            _take(then, found)
+            _take(then, allocation.held(job, found))
 
 
 def _find(view: ClusterView, free: IntArray, job: JobId, find: Find) -> Gpus:
@@ -99,7 +101,7 @@ def _end(view: ClusterView, job: JobId, place: Placement | None) -> Seconds:
     return view.time + float(remaining_time_on(view, np.array([job]), [place], "X")[0])
 
 
-def _take(free: IntArray, gpus: Gpus) -> None:
+def _take(free: IntArray, gpus: Mapping[NodeId, int]) -> None:
     for node, count in gpus.items():
         free[node] -= count
 

@@ -21,7 +21,7 @@ def placed(allocation):
 @pytest.mark.parametrize("cluster", [CROWDED, PLAIN], ids=["three types", "one type"])
 @given(seed=st.integers(0, 10_000))
 def test_easy_equals_trying_every_job(placement, cluster, seed):
-    view = busy_round(seed, cluster)
+    view = busy_round(seed, cluster, shapes=True)
     scheduler = Fifo("easy", placement)
     slow = view.allocation(keep_running=True)
     pass_the_head_slowly(view, slow, view.queued.tolist(), scheduler.find)
@@ -31,7 +31,7 @@ def test_easy_equals_trying_every_job(placement, cluster, seed):
 @pytest.mark.parametrize("placement", ["best_fit", "first_fit"])
 @given(seed=st.integers(0, 10_000))
 def test_skipping_equals_trying_every_job(placement, seed):
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     scheduler = Fifo("skip", placement)
     slow = view.allocation(keep_running=True)
     start_slowly(view, slow, view.queued.tolist(), scheduler.find)
@@ -42,7 +42,7 @@ def test_the_rounds_contain_both_cases():
     """In many rounds a job passes a blocked head, and in many a job that would fit must not pass."""
     passed = refused = 0
     for seed in range(60):
-        view = busy_round(seed, PLAIN)
+        view = busy_round(seed, PLAIN, shapes=True)
         easy, skip = Fifo("easy").schedule(view).jobs(), Fifo("skip").schedule(view).jobs()
         strict = Fifo("none").schedule(view).jobs()
         passed += easy > strict

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baselines.parts.arrays import shapes_at
 from baselines.parts.placing import (
     best_fit,
     could_fit,
@@ -90,11 +91,11 @@ def test_a_gang_over_types_never_takes_gpus_that_are_too_small_for_the_model():
 def test_first_fit_takes_the_first_node_with_room():
     view = round_at(0, jobs((0, 2, 1), (0, 3, 1)), two_nodes())
     allocation = view.allocation()
-    assert first_nodes(allocation.cluster, allocation.free_gpus, 2, 0) == {0: 2}
+    assert first_nodes(allocation.free_gpus, allocation.cluster, 2, 0) == {0: 2}
     allocation.place(1, {0: 3})
-    assert first_nodes(allocation.cluster, allocation.free_gpus, 1, 0) == {0: 1}
-    assert first_nodes(allocation.cluster, allocation.free_gpus, 2, 0) == {1: 2}
-    assert first_nodes(allocation.cluster, allocation.free_gpus, 8, 0) == {}
+    assert first_nodes(allocation.free_gpus, allocation.cluster, 1, 0) == {0: 1}
+    assert first_nodes(allocation.free_gpus, allocation.cluster, 2, 0) == {1: 2}
+    assert first_nodes(allocation.free_gpus, allocation.cluster, 8, 0) == {}
 
 
 @given(
@@ -108,7 +109,7 @@ def test_first_fit_gives_all_requested_gpus_from_free_ones(sizes, taken, want):
     view = round_at(0, jobs((0, 1, 1)), cluster)
     allocation = view.allocation()
     allocation.free_gpus -= [min(taken[i], size) for i, size in enumerate(sizes)]
-    found = first_nodes(allocation.cluster, allocation.free_gpus, want, 0)
+    found = first_nodes(allocation.free_gpus, allocation.cluster, want, 0)
     assert all(1 <= gpus <= allocation.free_gpus[node] for node, gpus in found.items())
     assert sum(found.values()) in (0, want)
     assert sum(gpus < sizes[node] for node, gpus in found.items()) <= 1
@@ -121,7 +122,7 @@ def test_the_allocation_accepts_the_placements():
     """The allocation accepts the nodes that are found."""
     view = round_at(0, jobs((0, 6, 1)), two_nodes())
     allocation = view.allocation()
-    allocation.place(0, Placement(first_nodes(allocation.cluster, allocation.free_gpus, 6, 0)))
+    allocation.place(0, Placement(first_nodes(allocation.free_gpus, allocation.cluster, 6, 0)))
     assert allocation.free_gpus.tolist() == [0, 2]
 
 
@@ -140,10 +141,10 @@ both_ways = pytest.mark.parametrize("find", [best_fit, first_fit])
 @given(seed=st.integers(0, 10_000))
 def test_jobs_ruled_out_by_the_quick_check_do_not_fit(find, seed):
     """The quick check never rejects a job that fits, gangs over several types included."""
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     free = np.random.default_rng(seed).integers(0, CROWDED.node_gpus + 1)
     jobs = np.arange(len(view.num_gpus))
-    able = could_fit(CROWDED, free, view.num_gpus)
+    able = could_fit(CROWDED, free, view.num_gpus, shapes_at(view, jobs))
     for job in jobs[~able].tolist():
         size = int(view.num_gpus[job])
         assert not find(view, free, job, size, types_by_throughput(view, job, size))
@@ -151,17 +152,18 @@ def test_jobs_ruled_out_by_the_quick_check_do_not_fit(find, seed):
 
 def test_the_quick_check_by_hand():
     """On nodes of 4: a job of 2 needs them on one node, one of 5 in all."""
-    cluster = two_nodes()
-    assert could_fit(cluster, np.array([1, 2]), np.array([1, 2, 3, 5])).tolist() == [True, True, False, False]
-    assert could_fit(cluster, np.array([1, 4]), np.array([4, 5, 6])).tolist() == [True, True, False]
-    assert not could_fit(cluster, np.array([0, 0]), np.array([1])).any()
+    cluster, anywhere = two_nodes(), np.zeros((1, 4), np.int64)
+    assert could_fit(cluster, np.array([1, 2]), np.array([1, 2, 3, 5]), anywhere).tolist() == [True, True, False, False]
+    assert could_fit(cluster, np.array([1, 4]), np.array([4, 5, 6]), anywhere).tolist() == [True, True, False]
+    assert not could_fit(cluster, np.array([0, 0]), np.array([1]), anywhere).any()
+    assert could_fit(cluster, np.array([1, 2]), np.array([3]), np.array([[2, 0, 0, 0]])).all()
 
 
 @both_ways
 @given(seed=st.integers(0, 10_000))
 def test_starting_the_queue_is_trying_every_job(find, seed):
     """Early exits do not change the result, for any free GPUs and any order."""
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     waiting = np.random.default_rng(seed).permutation(view.queued).tolist()
     quick, slow = view.allocation(keep_running=True), view.allocation(keep_running=True)
     start_waiting(view, quick, waiting, find)
@@ -172,7 +174,7 @@ def test_starting_the_queue_is_trying_every_job(find, seed):
 @both_ways
 @given(seed=st.integers(0, 10_000), down=st.integers(0, 3))
 def test_the_same_with_sizes_and_types(find, seed, down):
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     rng = np.random.default_rng(seed)
     waiting = rng.permutation(view.queued).tolist()
     sizes = {job: int(rng.integers(1, 13)) for job in waiting}

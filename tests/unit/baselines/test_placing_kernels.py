@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from baselines.parts.arrays import arrays_of, rank_types, rooms, shares_of, wanted_of
 from baselines.parts.placing import best_fit, first_fit, types_by_throughput
-from baselines.parts.placing_kernels import STAYS, WAITS, NodeArrays, find_place
+from baselines.parts.placing_kernels import STAYS, WAITS, NodeArrays, Wanted, find_place
 from envs.types import ClusterSpec, NodeSpec
 from tests.golden.playground import jobs, two_nodes
 from tests.unit.baselines.rounds import busy_round, round_at
@@ -21,11 +21,12 @@ def drawn_cluster(rng: np.random.Generator) -> ClusterSpec:
     return ClusterSpec(tuple(nodes[at] for at in rng.permutation(len(nodes))))
 
 
-def found(floor: NodeArrays, free: np.ndarray, types: np.ndarray, spanning: np.ndarray, size: int, lowest: bool):
+def found(floor: NodeArrays, free: np.ndarray, wanted: Wanted, job: int, lowest: bool):
     """Return the result of the compiled search in the form of the readable one."""
+    types, spanning, size, shape = wanted.types[job], wanted.spanning[job], wanted.sizes[job], wanted.shapes[job]
     nodes, gpus = np.zeros(len(free), np.int64), np.zeros(len(free), np.int64)
     floor = floor._replace(free=free, room=rooms(floor.gpu_types, free, floor.largest), idle=np.array([free.sum()]))
-    count = find_place(floor, types, spanning, size, lowest, nodes, gpus)
+    count = find_place(floor, types, spanning, size, shape, lowest, nodes, gpus)
     assert (floor.room == rooms(floor.gpu_types, free, floor.largest)).all()
     assert floor.idle[0] == free.sum()
     return dict(zip(nodes[:count].tolist(), gpus[:count].tolist(), strict=True))
@@ -36,8 +37,8 @@ def found(floor: NodeArrays, free: np.ndarray, types: np.ndarray, spanning: np.n
 def test_compiled_and_readable_search_agree(find, seed):
     """Nodes of many sizes, wholly free or not, some down; gangs over several types. Free GPUs are not changed."""
     rng = np.random.default_rng(seed)
-    view = busy_round(seed, drawn_cluster(rng))
-    floor, _, _ = arrays_of(view.allocation(), 0)
+    view = busy_round(seed, drawn_cluster(rng), shapes=True)
+    floor, _, _ = arrays_of(view.allocation(), np.zeros((0, 4), np.int64))
     present = np.arange(len(view.num_gpus))
     wanted = wanted_of(view, present, view.num_gpus[present], None)
     for job in present.tolist():
@@ -45,14 +46,14 @@ def test_compiled_and_readable_search_agree(find, seed):
         free[rng.random(len(free)) < 0.2] = 0
         before, size = free.copy(), int(wanted.sizes[job])
         expected = find(view, free, job, size, types_by_throughput(view, job, size))
-        got = found(floor, free, wanted.types[job], wanted.spanning[job], size, find is first_fit)
+        got = found(floor, free, wanted, job, find is first_fit)
         assert list(got.items()) == list(expected.items())
         assert free.tolist() == before.tolist()
 
 
 @given(seed=st.integers(0, 10_000))
 def test_types_of_a_queue_equal_those_of_each_job(seed):
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     queue = np.arange(len(view.num_gpus))
     for job, row in zip(queue.tolist(), wanted_of(view, queue, view.num_gpus[queue], None).types, strict=True):
         assert tuple(row[row >= 0].tolist()) == types_by_throughput(view, job, int(view.num_gpus[job]))
@@ -75,7 +76,9 @@ def test_shares_of_an_unfinished_allocation():
 
 def test_a_round_as_arrays():
     view = round_at(1, jobs((0, 6, 9)), two_nodes(), place=[(0, {0: {0: 4, 1: 2}})])
-    floor, found, scratch = arrays_of(view.allocation(keep_running=True), 2, np.array([[1, 0, 4], [1, 1, 2]]))
+    floor, found, scratch = arrays_of(
+        view.allocation(keep_running=True), np.zeros((2, 4), np.int64), np.array([[1, 0, 4], [1, 1, 2]])
+    )
     assert floor.free.tolist() == [0, 2]
     assert floor.largest.tolist() == [4]
     assert found.fate.tolist() == [WAITS, STAYS]

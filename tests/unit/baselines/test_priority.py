@@ -146,7 +146,7 @@ def lengths(running, throughputs):
 @given(seed=st.integers(0, 10_000), restart=st.sampled_from([0.0, 2.0, 40.0]), idle=st.integers(0, 3))
 def test_compiled_placing_equals_the_reference(seed, restart, idle):
     """Same placements as the reference implementation, for any running jobs and any order, some free nodes down."""
-    view = busy_round(seed, restart_delay=restart)
+    view = busy_round(seed, restart_delay=restart, shapes=True)
     rng = np.random.default_rng(seed)
     order = rng.permutation(jobs_present(view)).tolist()
     quick, slow = view.allocation(keep_running=True), view.allocation(keep_running=True)
@@ -161,7 +161,7 @@ def test_compiled_placing_equals_the_reference(seed, restart, idle):
 @given(seed=st.integers(0, 10_000), keep=st.booleans())
 def test_compiled_placing_with_sizes_and_types_equals_the_reference(seed, keep):
     """Some jobs were stopped or placed before; some running jobs are not in the order and keep their GPUs."""
-    view = busy_round(seed)
+    view = busy_round(seed, shapes=True)
     rng = np.random.default_rng(seed)
     present = jobs_present(view).tolist()
     order = rng.permutation(present)[: int(rng.integers(1, len(present) + 1))].tolist()

@@ -7,8 +7,11 @@ import pytest
 
 from envs.bidding import BiddingBatch, BiddingRules, columns
 from envs.bidding.reference import BidObserver, reference_edges
+from envs.simulation import FifoMarket
 from envs.simulation.reference import reference_at
 from envs.simulation.seen.clearing import placements_of
+from envs.simulation.seen.market import Market
+from tests.conformance.constrained_worlds import constrained_world
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.unit.bidding.bidders import WhimMarket, loud
 
@@ -26,10 +29,11 @@ def random_rules(rng: np.random.Generator) -> BiddingRules:
     )
 
 
-def begun(world: RandomWorld, rules: BiddingRules) -> BiddingBatch:
+def begun(world: RandomWorld, rules: BiddingRules, market: Market | None = None) -> BiddingBatch:
     """An episode at its first round, without failures of nodes later than the batch draws them."""
+    market = market or WhimMarket()
     batch = BiddingBatch(
-        world.setup, world.workload.models, len(world.workload), market=WhimMarket(), rules=rules, logging=True
+        world.setup, world.workload.models, len(world.workload), market=market, rules=rules, logging=True
     )
     batch.load(0, world.workload, np.random.default_rng(world.seed))
     return batch
@@ -85,14 +89,15 @@ def compare_edges(told: str, batch: BiddingBatch, edges: dict[tuple[int, int], l
     return held
 
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_kernels_and_reference_observe_the_same(plain):
-    """Random worlds, random rules, and a market that does anything."""
+@pytest.mark.parametrize("rules_of_world", ["plain", "all rules", "constrained"])
+def test_kernels_and_reference_observe_the_same(rules_of_world):
+    """Random worlds and rules, and a market that does anything; where jobs have constraints, one that honours them."""
     rounds = 0
     for seed in range(WORLDS):
-        world = random_world(seed, plain=plain)
+        constrained = rules_of_world == "constrained"
+        world = constrained_world(seed) if constrained else random_world(seed, plain=rules_of_world == "plain")
         rules = random_rules(np.random.default_rng(seed))
-        batch = begun(world, rules)
+        batch = begun(world, rules, FifoMarket() if constrained else None)
         for number in range(MOST_ROUNDS):
             if batch.ended[0]:
                 break

@@ -96,7 +96,7 @@ def check_waits(result: RunResult) -> None:
     begun = ~np.isnan(to_start)
     if not result.workload.waits:
         assert (wait[begun] >= to_start[begun]).all()
-    assert (wait[~begun] == in_system[~begun]).all()
+        assert (wait[~begun] == in_system[~begun]).all()
 
 
 def stays(result: RunResult, job: JobId) -> Iterator[tuple[Seconds, Seconds, Held]]:

@@ -9,7 +9,16 @@ from envs.simulation.world.arrays import World
 from envs.simulation.world.division import divide_uneven_nodes, renounce
 from envs.simulation.world.futile import progress_has_ceased
 from envs.simulation.world.heap import heap_remove, heap_update
-from envs.simulation.world.holds import NOT_OK, OK, enter, next_begin, note_event, release_held, tell_dependents
+from envs.simulation.world.holds import (
+    NOT_OK,
+    OK,
+    enter,
+    next_begin,
+    note_event,
+    queue_job,
+    release_held,
+    tell_dependents,
+)
 from envs.simulation.world.job_throughput import NO_LIMIT, set_limit
 from envs.simulation.world.kernels import (
     DONE,
@@ -281,7 +290,9 @@ def events_now(world: World) -> int:
         j = episode.next_job
         episode.next_job = j + 1
         note_event(episode)
-        if world.jobs[j].unmet > 0:
+        if episode.holds == 0:
+            queue_job(world, j)
+        elif world.jobs[j].unmet > 0:
             episode.num_held += 1
         else:
             enter(world, j)

@@ -71,6 +71,17 @@ def tell_dependents(world: World, j: int, how: int) -> None:
 
 
 @leaf
+def queue_job(world: World, j: int) -> None:
+    """Put a submitted job into the queue."""
+    episode = world.episode[0]
+    world.jobs[j].status = QUEUED
+    insert(world.queued, len(world.jobs), j)
+    episode.num_active += 1
+    log_event(world, ARRIVE, j)
+    wake(episode)
+
+
+@leaf
 def enter(world: World, j: int) -> None:
     """Put a submitted job that waits for nothing more into the queue, or end it where it can never run."""
     episode = world.episode[0]
@@ -84,11 +95,7 @@ def enter(world: World, j: int) -> None:
         note_event(episode)
         tell_dependents(world, j, NOT_OK)
     else:
-        job.status = QUEUED
-        insert(world.queued, len(world.jobs), j)
-        episode.num_active += 1
-        log_event(world, ARRIVE, j)
-        wake(episode)
+        queue_job(world, j)
 
 
 @leaf

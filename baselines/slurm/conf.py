@@ -159,7 +159,7 @@ class ConfReader:
         self._leave_out()
 
     def set(self, values: Mapping[str, Any]) -> None:
-        """Set values by Slurm's names, as `scheduler.settings` has them.
+        """Set values by Slurm's names, as the scheduler's argument `settings` has them.
 
         Raises:
             MurmurationError: a name is unknown, or a value is wrong.

@@ -4,10 +4,12 @@ import math
 
 import pytest
 
+from baselines import Fifo
 from baselines.slurm import Slurm
 from baselines.slurm.accounting import read_accounting
 from baselines.slurm.conf import read_time
 from envs.types import MurmurationError
+from murmuration.runs.comparing import list_settings_in_force
 
 CONF = """\
 # slurm.conf of a cluster with two GPU types
@@ -92,7 +94,9 @@ def test_defaults_are_those_of_slurm():
     assert (found.bf_window, found.bf_interval, found.bf_resolution, found.bf_max_job_test) == (86400, 30, 60, 500)
     assert (found.default_queue_depth, found.sched_interval, found.calc_period) == (100, 60, 300)
     assert (found.max_age, found.half_life, found.fair_tree, found.preempts) == (604800, 604800, True, False)
-    assert Slurm().describe()[0].startswith("priority: order of submission")
+    said = list(list_settings_in_force({"slurm": Slurm(), "fifo": Fifo()}))
+    assert said[0].startswith("slurm: priority: order of submission")
+    assert len(said) == 4
 
 
 @pytest.mark.parametrize(

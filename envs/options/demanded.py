@@ -2,8 +2,20 @@
 
 from envs.options.arrays import OptionArrays
 from envs.simulation.compiled.jit import Records, leaf
-from envs.simulation.world.shapes import ALONE, NUM_NODES, PER_NODE
+from envs.simulation.world.shapes import ALONE, NUM_NODES, PER_NODE, is_divided
 from envs.simulation.world.shares import share_on
+
+
+@leaf
+def could_run(a: OptionArrays, job: Records, n: int, total: int) -> bool:
+    """Whether a job runs on so many GPUs if this node's type is among them, over some number of nodes."""
+    throughputs = a.world.throughputs
+    if total >= throughputs.shape[2]:
+        return False
+    for level in range(throughputs.shape[3]):
+        if throughputs[job.model, a.world.nodes[n].gpu_type, total, level] > 0:
+            return True
+    return False
 
 
 @leaf
@@ -41,3 +53,18 @@ def may_take_part(a: OptionArrays, job: Records, gpus: int, rest: int) -> bool:
 def may_resize(a: OptionArrays, job: Records, gpus: int) -> bool:
     """Whether constraints allow a job another number of GPUs on one of its nodes; 0 takes the node away."""
     return bool(a.world.shapes[job.model, PER_NODE if gpus > 0 else NUM_NODES] == 0)
+
+
+@leaf
+def rest_fits(a: OptionArrays, job: Records, j: int, n: int, rest: int) -> bool:
+    """Whether nodes besides one can give a gang the rest in the division that constraints demand, if any."""
+    each, left = a.world.shapes[job.model, PER_NODE], a.world.shapes[job.model, NUM_NODES] - job.num_shares - 1
+    if a.world.shapes[job.model, NUM_NODES] == 0:
+        left = (rest + each - 1) // each if each > 0 else 0
+    for gpus in range(a.rules[0].node_gpus, 0, -1):  # from the nodes that can give most
+        for other in range(len(a.world.nodes)):
+            free = left > 0 and other != n and a.waited[other] == 0 and share_on(a.world, j, other) == 0
+            if free and room_on(a, job, other) == gpus >= each and could_run(a, job, other, job.min_gpus):
+                left -= 1
+                rest -= each if each > 0 else min(gpus, rest)
+    return bool(not is_divided(a.world.shapes[job.model]) or (left == 0 and rest <= 0))

@@ -17,7 +17,7 @@ from envs.episodes.candidates import enter_sorted, estimated_time, queue_key
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.by_node import TAKES_TURNS, TOGETHER, group_by_node, keep_turn
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, SHARE, START, TUNE, WAIT
-from envs.options.demanded import may_resize, may_take_part, most_on, room_on
+from envs.options.demanded import could_run, may_resize, may_take_part, most_on, rest_fits, room_on
 from envs.options.rules import CHANGES, IDLE, PLACINGS
 from envs.options.tuned import can_tune, names_nothing
 from envs.simulation.compiled.jit import Records, leaf
@@ -81,18 +81,6 @@ def find_equal_nodes(a: OptionArrays) -> None:
         if a.waited[n] == 0 and nodes[n].num_jobs == 0 and nodes[n].free > 0:
             a.equals_before[n] = a.rules[0].distinct_nodes * a.seen[a.classes[n]]
             a.seen[a.classes[n]] = 1
-
-
-@leaf
-def could_run(a: OptionArrays, job: Records, n: int, total: int) -> bool:
-    """Whether a job runs on so many GPUs if this node's type is among them, over some number of nodes."""
-    throughputs = a.world.throughputs
-    if total >= throughputs.shape[2]:
-        return False
-    for level in range(throughputs.shape[3]):
-        if throughputs[job.model, a.world.nodes[n].gpu_type, total, level] > 0:
-            return True
-    return False
 
 
 @leaf
@@ -185,7 +173,7 @@ def list_gang(a: OptionArrays, action: int, row: int, j: int) -> None:
         here = room_on(a, job, n)
         for gpus in range(1, min(here, most) + 1):
             if gpus < rest:
-                allowed = rest - gpus <= room - here
+                allowed = rest - gpus <= room - here and rest_fits(a, job, j, n, rest - gpus)
             else:
                 allowed = runs_on_nodes(a, job, n, job.gpus + gpus, job.num_shares + 1)
             if allowed and may_take_part(a, job, gpus, max(rest - gpus, 0)):

@@ -227,8 +227,19 @@ class Lister:
                 option = Option(change, job, node, gpus)
                 is_complete = gpus >= lacking and draft.runs(job, draft.after(option))
                 is_part = gpus < lacking and room - draft.room(job, node) >= lacking - gpus
+                is_part = is_part and self._rest_fits(job, able - {node}, lacking - gpus)
                 if (is_complete or is_part) and self._may_take_part(job, gpus, max(lacking - gpus, 0)):
                     yield option
+
+    def _rest_fits(self, job: JobId, nodes: set[NodeId], rest: int) -> bool:
+        """Whether nodes can give the rest in the division that constraints demand, if they demand one."""
+        asked = self.draft.job(job).spec.constraints
+        if not asked.demand_nodes(1):
+            return True
+        others = asked.num_nodes - len(self.draft.held(job)) - 1 if asked.num_nodes else asked.demand_nodes(rest)
+        rooms = sorted((self.draft.room(job, node) for node in nodes), reverse=True)
+        given = [asked.gpus_per_node or room for room in rooms[: max(others, 0)] if room >= max(asked.gpus_per_node, 1)]
+        return len(given) == others and sum(given) >= rest
 
     def _may_take_part(self, job: JobId, gpus: int, rest: int) -> bool:
         """Whether constraints allow a further node so many GPUs, where others are to give the rest."""

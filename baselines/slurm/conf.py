@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from baselines.slurm.settings import Partition, SlurmSettings
@@ -257,7 +256,7 @@ class ConfReader:
         for name in filter(None, pairs[0][1].split(",")):
             before = known.get(name, Partition(name, **self._partition_defaults))
             known[name] = replace(before, **values)
-        self.settings = replace(self.settings, partitions=MappingProxyType(known))
+        self.settings = replace(self.settings, partitions=known)
 
     def _nodes(self, place: str, pairs: list[tuple[str, str]]) -> None:
         """Keep the weight of nodes by their GPU type; all else about them is the cluster's."""
@@ -274,7 +273,7 @@ class ConfReader:
         if self.settings.weights.get(gpu_type, weight) != weight:
             self._left_out["different Weight of nodes of one GPU type"] = None
         weights = {gpu_type: weight} | dict(self.settings.weights)
-        self.settings = replace(self.settings, weights=MappingProxyType(weights))
+        self.settings = replace(self.settings, weights=weights)
 
     def _leave_out(self) -> None:
         self.settings = replace(self.settings, not_modelled=tuple(self._left_out))

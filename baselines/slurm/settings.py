@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from envs.types import Seconds
 from envs.types.units import DAY
@@ -84,10 +83,10 @@ class SlurmSettings:
     lln: bool = False  # least loaded nodes instead of packing
     preempt_type: str = "none"  # none, qos or partition_prio
     preempt_mode: str = "OFF"
-    partitions: Mapping[str, Partition] = field(default_factory=lambda: MappingProxyType({}))
-    qos: Mapping[str, Qos] = field(default_factory=lambda: MappingProxyType({}))
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    qos: Mapping[str, Qos] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()
-    weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # of nodes, by GPU type
+    weights: Mapping[str, float] = field(default_factory=dict)  # of nodes, by GPU type
     not_modelled: tuple[str, ...] = ()
 
     @property

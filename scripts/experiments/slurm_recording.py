@@ -9,6 +9,7 @@ import itertools
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,7 +53,8 @@ class Recording:
     @property
     def waits(self) -> FloatArray:
         """float64[num_jobs], from submission to start."""
-        return self.starts - np.array([job.submit_time for job in self.jobs])
+        waits: FloatArray = self.starts - np.array([job.submit_time for job in self.jobs])
+        return waits
 
 
 def read_recording(folder: Path, clock: str) -> Recording:
@@ -69,8 +71,9 @@ def read_recording(folder: Path, clock: str) -> Recording:
     }
     numbers = {name: number for number, name in enumerate(frame["id"])}
     jobs = []
+    row: Any
     for number, row in enumerate(frame.itertuples()):
-        submit = seconds["Submit"].iloc[number]
+        submit = float(seconds["Submit"].iloc[number])
         job = JobSpec(
             number, submit, row.num_gpus, row.num_gpus * row.duration, "any", tenant=row.tenant, user=row.user
         )
@@ -79,7 +82,7 @@ def read_recording(folder: Path, clock: str) -> Recording:
         begin = submit + row.begin_after if row.begin_after else 0.0
         after = re.sub(r"(?<=:)\d+", lambda found: str(numbers[found[0]]), row.dependency)
         jobs.append(replace(job, model="any", time_limit=late, begin_time=begin, dependency=after))
-    return Recording(folder, tuple(jobs), seconds["Start"].to_numpy(float), tuple(table["Partition"]))
+    return Recording(folder, tuple(jobs), np.array(seconds["Start"], np.float64), tuple(table["Partition"]))
 
 
 def play_recorded(recording: Recording, scheduler: Slurm, seed: int) -> FloatArray:
@@ -104,7 +107,7 @@ def play_recorded(recording: Recording, scheduler: Slurm, seed: int) -> FloatArr
     return waits
 
 
-def scheduler_of(recording: Recording, folder: Path, **forms: str) -> Slurm:
+def scheduler_of(recording: Recording, folder: Path, **forms: Any) -> Slurm:
     """Return `scheduler=slurm` with the recorded settings; writes the accounts as one file into a folder."""
     accounting = folder / "accounting.txt"
     texts = [(recording.folder / name).read_text(encoding="utf-8") for name in ("assoc.txt", "qos.txt")]

@@ -1,6 +1,7 @@
 """The recording of a real Slurm beside `scheduler=slurm`: what is reached, and what the recorded seconds allow."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -32,4 +33,4 @@ def test_all_users_of_the_recording_have_a_rank(tmp_path):
 @pytest.mark.parametrize("name", ["ends", "cores"])
 def test_an_unknown_form_is_refused(name):
     with pytest.raises(MurmurationError, match=rf"scheduler.{name} is 'all'; it must be one of "):
-        Slurm(**{name: "all"})
+        Slurm(**cast(dict[str, Any], {name: "all"}))

@@ -65,7 +65,7 @@ def _association(
         del above[depth:]
         parent = parent or (above[-1] if above else ROOT)
         above.append(account)
-    if account == ROOT:
+    if account == ROOT and not user:
         return ()
     return (Association(account, user, parent if not user else account, float(share)),)
 

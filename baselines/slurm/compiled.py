@@ -119,7 +119,7 @@ def play_whole(simulator: SimulatedEpisode, settings: SlurmSettings) -> bool:
     types = np.array([table.may_use(job, row) for job, row in enumerate(runs)], np.bool_)
     rules, queue = compiled_rules(settings), queue_of(table, sizes, types, settings)
     site = site_of(cluster, table.node_weights)
-    memory = memory_of(queue, rules, cluster, len(simulator.state.serving[0]))
+    memory = memory_of(queue, rules, cluster, len(simulator.state.serving[0]), np.array(table.eligible))
     usage = Usage(settings, table)
     while (outcome := play_slurm(simulator.world, queue, site, rules, memory)) in (LOG_FULL, RANK):
         if outcome == LOG_FULL:

@@ -109,6 +109,7 @@ _PARAMETERS: dict[str, tuple[str, Convert]] = {  # of SchedulerParameters
     "bf_window": ("bf_window", _number(1, 43200, 60.0)),
     "bf_resolution": ("bf_resolution", _number(1, 3600)),
     "bf_interval": ("bf_interval", _number(1, 10800)),
+    "bf_window_linear": ("bf_window_linear", _number()),
     "bf_max_job_test": ("bf_max_job_test", _whole(1, 1_000_000)),
     "bf_max_job_user": ("bf_max_job_user", _whole()),
     "bf_max_job_part": ("bf_max_job_part", _whole()),

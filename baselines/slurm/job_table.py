@@ -23,8 +23,11 @@ class JobTable:
     Attributes:
         partitions: those that jobs are in, by number.
         partition_types: bool[num_gpu_types] of each partition, the GPU types of its nodes.
-        partition, tier, limit, fixed, association, user, submit: of each job; `fixed` is the part of its priority that
-            does not change, `limit` in seconds, `association` and `user` are numbers by first appearance.
+        partition, tier, limit, fixed, association, user: of each job; `fixed` is the part of its priority that does not
+            change, `limit` in seconds, `association` and `user` are numbers by first appearance.
+        cores: of each job, for each of its GPUs; what its user is charged for.
+        eligible: of each job, from when its age counts (man slurm.conf, ACCRUE_ALWAYS): from its submission, or from
+            when it has waited for its begin time and for other jobs; NaN until that is seen.
         preempts: of each job, whether its QoS may preempt others, which puts it first.
         associations: account and user by number.
         node_weights: float64[num_gpu_types].
@@ -43,13 +46,16 @@ class JobTable:
         self.fixed: list[float] = []
         self.association: list[int] = []
         self.user: list[int] = []
-        self.submit: list[Seconds] = []
+        self.cores: list[float] = []
+        self.eligible: list[Seconds] = []
         self.preempts: list[bool] = []
         self.qos: list[str] = []
         self.associations: dict[tuple[str, str], int] = {}
         self._users: dict[str, int] = {}
         largest = max((part.job_factor for part in settings.partitions.values()), default=1.0)
         self._most_factor = max(largest, 1e-12)
+        by_node = sum(node.cpu_cores for node in cluster.nodes)
+        self._num_cores = by_node if settings.cores == "nodes" else cluster.num_gpus
         self._most_qos = max((qos.priority for qos in settings.qos.values()), default=0.0) or 1.0
 
     def __len__(self) -> int:
@@ -66,15 +72,19 @@ class JobTable:
         if math.isfinite(job.time_limit) and job.time_limit > part.max_time:
             raise self._beyond(job, part, "MaxTime", f"{part.max_time:g} s", f"{job.time_limit:g} s")
         most = self._cluster.node_gpus[self.partition_types[number][self._cluster.node_types]].max()
-        if (nodes := -(-job.num_gpus // int(most))) > part.max_nodes:
+        nodes = -(-job.num_gpus // int(most))
+        if nodes > part.max_nodes:
             raise self._beyond(job, part, "MaxNodes", f"{part.max_nodes:g}", f"{nodes} nodes")
         self.partition.append(number)
         self.tier.append(part.tier)
         self.limit.append(min(job.time_limit, YEAR) if math.isfinite(job.time_limit) else part.usual_time)
-        self.fixed.append(self._fixed(job, number, 0.0 if qos is None else qos.priority))
+        cores = nodes if self._settings.cores == "nodes" else job.num_gpus
+        self.cores.append(cores / job.num_gpus)
+        size = (nodes / self._cluster.num_nodes + cores / self._num_cores) / 2
+        self.fixed.append(self._fixed(job, number, size, 0.0 if qos is None else qos.priority))
         self.association.append(self.associations.setdefault((job.tenant, job.user), len(self.associations)))
         self.user.append(self._users.setdefault(job.user, len(self._users)))
-        self.submit.append(job.submit_time)
+        self.eligible.append(math.nan if job.begin_time or job.dependency else job.submit_time)
         self.qos.append(job.qos.lower())
         self.preempts.append(self._settings.preempt_type == "qos" and qos is not None and bool(qos.preempt))
 
@@ -96,13 +106,13 @@ class JobTable:
             self.partition_types.append(there if there.any() else np.ones(len(there), np.bool_))
         return self._numbers[part.name]
 
-    def _fixed(self, job: JobSpec, partition: int, qos: float) -> float:
+    def _fixed(self, job: JobSpec, partition: int, size: float, qos: float) -> float:
         """Return the part of a priority that does not change: job size, partition, QoS, GPUs and nice."""
         rules = self._settings
-        part, of_cluster = self.partitions[partition], job.num_gpus / self._cluster.num_gpus
+        part = self.partitions[partition]
         there = self.partition_types[partition][self._cluster.node_types]
         return (
-            rules.weight_job_size * (1.0 - of_cluster if rules.favor_small else of_cluster)
+            rules.weight_job_size * (1.0 - size if rules.favor_small else size)
             + rules.weight_partition * part.job_factor / max(self._most_factor, part.job_factor)
             + rules.weight_qos * qos / self._most_qos
             + rules.weight_gpus * job.num_gpus / float(self._cluster.node_gpus[there].sum())
@@ -136,6 +146,6 @@ class JobTable:
         rules = self._settings
         if not rules.multifactor:
             return 1
-        age = min((now - self.submit[job]) / rules.max_age, 1.0)
+        age = min((now - self.eligible[job]) / rules.max_age, 1.0)
         value = self.fixed[job] + rules.weight_age * age + rules.weight_fairshare * fair_share
         return max(int(np.floor(value)), 1)

@@ -90,6 +90,7 @@ class Memory(NamedTuple):
         state: STATE[1].
         factors: float64[num_associations], fair-share factors.
         priority: int64[num_jobs].
+        eligible: float64[num_jobs], from when the age of a job counts; see `JobTable`.
         waiting: int64[num_jobs], jobs in order of priority.
         waits: bool[num_jobs], whether a job is in `waiting`.
         began: float64[num_jobs], when a running job began; NaN if it does not run.
@@ -116,6 +117,7 @@ class Memory(NamedTuple):
     state: Records
     factors: FloatArray
     priority: IntArray
+    eligible: FloatArray
     waiting: IntArray
     waits: BoolArray
     began: FloatArray
@@ -191,7 +193,7 @@ def queue_of(table: JobTable, sizes: IntArray, types: BoolArray, settings: Slurm
     )
 
 
-def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> Memory:
+def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int, eligible: FloatArray) -> Memory:
     """Return the memory for an episode that begins.
 
     Args:
@@ -199,6 +201,7 @@ def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> M
         rules: the settings.
         cluster: its nodes.
         slots: share records of a node.
+        eligible: float64[num_jobs], from when their ages count.
     """
     jobs, nodes, most = len(queue.tier), cluster.num_nodes, int(cluster.node_gpus.max())
     spans, words = min(rules.tests, 2 * jobs) + 6, -(-nodes // BITS)
@@ -208,6 +211,7 @@ def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int) -> M
         state=state,
         factors=np.zeros(int(queue.association.max()) + 1),
         priority=np.zeros(jobs, np.int64),
+        eligible=eligible,
         waiting=np.zeros(jobs, np.int64),
         waits=np.zeros(jobs, np.bool_),
         began=np.full(jobs, np.nan),

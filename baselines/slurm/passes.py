@@ -16,7 +16,7 @@ def priority_of(world: World, queue: Queue, rules: Rules, memory: Memory, j: int
     """Return the priority of a job, a whole number of at least 1."""
     if not rules.multifactor:
         return 1
-    age = min((world.episode[0].time - world.jobs[j].submit) / rules.max_age, 1.0)
+    age = min((world.episode[0].time - memory.eligible[j]) / rules.max_age, 1.0)
     fair = memory.factors[queue.association[j]]
     value = queue.fixed[j] + rules.weight_age * age + rules.weight_fairshare * fair
     return max(int(np.floor(value)), 1)
@@ -46,6 +46,8 @@ def put_by_priority(queue: Queue, memory: Memory, j: int, count: int) -> None:
 def take_in(world: World, queue: Queue, rules: Rules, memory: Memory, j: int) -> None:
     """Add a job to the waiting ones."""
     state = memory.state[0]
+    if np.isnan(memory.eligible[j]):
+        memory.eligible[j] = world.episode[0].time
     memory.priority[j] = priority_of(world, queue, rules, memory, j)
     memory.waits[j] = True
     memory.began[j] = np.nan

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from baselines.parts.placing import Gpus, fewest
+from baselines.slurm.settings import SlurmSettings
 from envs.types import BoolArray, IntArray, NodeId, Seconds
 
+FIRST_GROUP: Seconds = 30.0  # of ends
 Choose = Callable[[IntArray], Gpus]  # nodes for a job among free GPUs; empty if there is no room
 
 
@@ -16,18 +18,16 @@ class Plan:
     """What is running until when, and spans of time with the nodes that no waiting job is promised.
 
     As in Slurm's `backfill.c`, a reservation takes whole nodes, and its ends are rounded down to the resolution.
-    Differences: the end of every running job is looked at; Slurm looks at groups of them that double in length
-    (`bf_window_linear`), which makes its plans a little later.
 
     Args:
         now: time of the pass.
-        window: seconds for which it plans.
-        resolution: of the ends of reservations, in seconds.
+        rules: the settings in force.
         free: int64[num_nodes], GPUs that no job holds now.
     """
 
-    def __init__(self, now: Seconds, window: Seconds, resolution: Seconds, free: IntArray) -> None:
-        self.now, self.until, self._resolution = now, now + window, resolution
+    def __init__(self, now: Seconds, rules: SlurmSettings, free: IntArray) -> None:
+        self.now, self.until, self._resolution = now, now + rules.bf_window, rules.bf_resolution
+        self._grouped, self._linear = rules.ends == "grouped", rules.bf_window_linear
         self._free = free.copy()
         self._running: list[tuple[Seconds, Mapping[NodeId, int]]] = []
         self.spans: list[tuple[Seconds, Seconds, BoolArray]] = [(now, self.until, np.ones(len(free), np.bool_))]
@@ -55,7 +55,7 @@ class Plan:
                     if begin <= at + limit:
                         usable &= unpromised
             later = later if later < self.until else math.inf
-            found = self._earliest(usable, choose)
+            found = self._earliest_by_groups(usable, choose) if self._grouped else self._earliest(usable, choose)
             start = math.inf if found is None else max(found[0], at)
             if start <= self.now and found is not None:
                 return found
@@ -111,3 +111,31 @@ class Plan:
         end = self._running[count - 2][0]
         together = 1 + sum(1 for each in self._running if each[0] <= end)
         return end, at(together)
+
+    def _earliest_by_groups(self, usable: BoolArray, choose: Choose) -> tuple[Seconds, Gpus] | None:
+        """Return the last end of the first group of running jobs that leave a job room, and its nodes then.
+
+        As `_will_run_test` of select/cons_tres has it: groups end 30 s, 1 min, 2 min, ... after a first time. A group
+        may take one end more, as jobs on other nodes are passed over without a look at their ends.
+        """
+        free, first, length, last = self._free.copy(), math.inf, FIRST_GROUP, -math.inf
+        if gpus := choose(np.where(usable, free, 0)):
+            return self.now, gpus
+        following = [*(end for end, _ in self._running[1:]), math.inf]
+        for (end, held), coming in zip(self._running, following, strict=True):
+            if usable[list(held)].any():
+                first = min(first, (math.floor(end / FIRST_GROUP) + 1) * FIRST_GROUP)
+                for node, count in held.items():
+                    free[node] += count
+                last, complete = end, coming > first + length
+            else:
+                complete = last > -math.inf and coming == math.inf
+            if not complete:
+                continue
+            length += self._linear or length
+            while first + length < coming < math.inf:
+                length += self._linear or length
+            if gpus := choose(np.where(usable, free, 0)):
+                return last, gpus
+            last = -math.inf
+        return None

@@ -45,6 +45,10 @@ class Slurm:
         partitions: by name, settings of a `PartitionName` line, such as {debug: {PriorityTier: 10}}.
         qos: by name, columns of `sacctmgr show qos`, such as {high: {Priority: 100, Preempt: "low"}}.
         shares: by account, or by account/user, its share.
+        ends: how plans look at the ends of running jobs: "exact", each, or "grouped", as Slurm does, which makes plans
+            later (man slurm.conf, bf_window_linear). Such runs are not compiled.
+        cores: of a job, for its fair share and size, as the simulator has none: "gpus", one with each GPU, or "nodes",
+            one on each node, which Slurm gives jobs that ask for none.
     """
 
     information = "none"
@@ -58,7 +62,13 @@ class Slurm:
         partitions: Mapping[str, Mapping[str, Any]] | None = None,
         qos: Mapping[str, Mapping[str, Any]] | None = None,
         shares: Mapping[str, float] | None = None,
+        ends: str = "exact",
+        cores: str = "gpus",
     ) -> None:
+        for name, value, allowed in (("ends", ends, ("exact", "grouped")), ("cores", cores, ("gpus", "nodes"))):
+            if value not in allowed:
+                raise MurmurationError(f"scheduler.{name} is {value!r}; it must be one of {', '.join(allowed)}")
+        self._forms = {"ends": ends, "cores": cores}
         self._conf, self._accounting = conf, accounting
         self._settings, self._partitions = dict(settings or {}), dict(partitions or {})
         self._qos, self._shares = dict(qos or {}), dict(shares or {})
@@ -80,7 +90,7 @@ class Slurm:
         associations, qos, left_out = read_accounting(Path(self._accounting)) if self._accounting else ((), {}, ())
         qos |= {name.lower(): make_qos(f"scheduler.qos.{name}", name, row) for name, row in self._qos.items()}
         values = {name: getattr(found, name) for name in SlurmSettings.__dataclass_fields__}
-        values |= {"qos": qos, "not_modelled": (*found.not_modelled, *left_out)}
+        values |= self._forms | {"qos": qos, "not_modelled": (*found.not_modelled, *left_out)}
         values["associations"] = (*associations, *(_share(*each) for each in self._shares.items()))
         return SlurmSettings(**values)
 
@@ -102,8 +112,9 @@ class Slurm:
         self._round = _Rounds(self.in_force, cluster)
 
     def play(self, simulator: SimulatedEpisode) -> bool:
-        """Play a whole episode in compiled code; return False with preemption, or jobs that fit no one GPU type."""
-        return not self.in_force.preempts and play_whole(simulator, self.in_force)
+        """Play a whole episode in compiled code; return False with preemption, grouped ends, or several GPU types."""
+        rules = self.in_force
+        return not rules.preempts and rules.ends == "exact" and play_whole(simulator, self.in_force)
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Start waiting jobs; running ones stay, unless they are preempted.
@@ -184,6 +195,9 @@ class _Rounds:
             if self.rules.multifactor and self.rules.weight_fairshare > 0:
                 self.held = dict.fromkeys(self.usage.update(view, list(self.held)))
         queued = view.queued.tolist()
+        for job in queued:
+            if math.isnan(self.table.eligible[job]):
+                self.table.eligible[job] = view.time
         self.priority = {job: self._priority(view.time, job) for job in queued}
         table = self.table
         return sorted(queued, key=lambda job: (not table.preempts[job], -table.tier[job], -self.priority[job], job))
@@ -247,7 +261,7 @@ class _Rounds:
         rules, table = self.rules, self.table
         if not allocation.free_gpus.any():  # no plan could start a job now, and none is kept
             return
-        plan = Plan(view.time, rules.bf_window, rules.bf_resolution, allocation.free_gpus)
+        plan = Plan(view.time, rules, allocation.free_gpus)
         for job in allocation.jobs():
             if placement := allocation.placement(job):
                 plan.run(self.began[job] + table.limit[job], placement.gpus)

@@ -78,8 +78,11 @@ class SlurmSettings:
     bf_max_job_part: int = 0
     bf_job_part_count_reserve: int = 0  # 1 is EASY backfill; 0, a reservation for every job, conservative
     bf_continue: bool = False
+    bf_window_linear: Seconds = 0.0  # what each group of ends has more than the one before; 0: twice as much
+    ends: str = "exact"  # of running jobs, as plans look at them: exact, or grouped as in Slurm
     default_queue_depth: int = 100
     sched_interval: Seconds = 60.0
+    cores: str = "gpus"  # of a job, as the simulator has none: gpus, one with each GPU; nodes, one on each node
     lln: bool = False  # least loaded nodes instead of packing
     preempt_type: str = "none"  # none, qos or partition_prio
     preempt_mode: str = "OFF"
@@ -119,6 +122,8 @@ class SlurmSettings:
             f"{self.bf_window / 60:g} min, resolution {self.bf_resolution:g} s"
             if self.backfill
             else "backfill: none",
+            f"a job has a core {'with each GPU' if self.cores == 'gpus' else 'on each node'}; plans look at "
+            f"{'each end' if self.ends == 'exact' else 'groups of ends'} of running jobs",
             f"nodes: {'least loaded' if self.lln else 'packed'}; weights {_list(self.weights) or 'equal'}",
             f"preemption: {f'by {self.preempt_type}, {self.preempt_mode}' if self.preempts else 'none'}",
         ]

@@ -30,7 +30,7 @@ class ServiceView(Protocol):
 
 
 class Usage:
-    """Fair-share factors of the users of an episode.
+    """Fair-share factors of the users of an episode, by the core-seconds of their jobs.
 
     Slurm brings usage up to date at every multiple of the period; here it is the first round at or after it.
 
@@ -66,7 +66,8 @@ class Usage:
         running = set(view.running.tolist())
         used = []
         for job, service in zip(held, view.attained_service(np.array(held, np.int64)).tolist(), strict=True):
-            used.append((self._table.association[job], service - self._counted.get(job, 0.0)))
+            more = (service - self._counted.get(job, 0.0)) * self._table.cores[job]
+            used.append((self._table.association[job], more))
             self._counted[job] = service
         self._fair.use(view.time, used)
         self.factors = self._fair.rank()

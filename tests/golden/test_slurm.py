@@ -46,6 +46,8 @@ FACTORS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[in
     "nice": ({"PriorityWeightJobSize": 1000}, {"nice": 10.0}, {}, A_LATER),
     "GPUs": ({"PriorityWeightTRES": "CPU=1,GRES/gpu=1000"}, {}, {"gpus": 2}, A_LATER),
     "fair share": ({"PriorityWeightFairshare": 1000, "PriorityCalcPeriod": 1}, {"user": "ran"}, {}, A_LATER),
+    # A may begin at 70, from when its age counts. B has 166 at 60.
+    "eligible": ({"PriorityWeightAge": 1000, "PriorityMaxAge": 1}, {"begin_time": 70.0}, {}, A_LATER),
     # At 60, A is 59 s old and has 983; B has 300 + 967. With a maximal age of 2 minutes A has 491, B 300 + 483.
     "age": ({"PriorityWeightAge": 1000, "PriorityMaxAge": 1, "PriorityWeightQOS": 10}, {}, {"qos": "high"}, A_FIRST),
 }
@@ -112,6 +114,15 @@ def test_conservative_backfill_keeps_every_start_and_easy_the_first(reserves, st
     jobs = [job(0, 4, 100, 100), job(0, 3, 60, 60), job(1, 8, 40, 40), job(2, 4, 35, 35), job(3, 1, 60, 60)]
     result = play(Slurm(settings=FINE | {"bf_job_part_count_reserve": reserves}), jobs, nodes(4, 4))
     assert result.records["start_time"].tolist() == starts
+
+
+@pytest.mark.parametrize(("ends", "start"), [("exact", 120), ("grouped", 30)])
+def test_groups_of_ends_make_plans_later(ends, start):
+    """A holds half of node 0 until 100, and B all of node 1 until 130. C needs a node: it is planned for 100 on node 0,
+    or with B's end in one group with A's, for 130. So D, with a limit of 95, may start on node 0 at 30.
+    """
+    jobs = [job(0, 2, 100, 100), job(0, 4, 130, 130), job(1, 4, 20, 50), job(2, 2, 20, 95)]
+    assert play(Slurm(settings=FINE, ends=ends), jobs, nodes(4, 4)).records["start_time"].tolist() == [0, 0, 100, start]
 
 
 @pytest.mark.parametrize(

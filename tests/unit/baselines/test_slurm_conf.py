@@ -96,7 +96,7 @@ def test_defaults_are_those_of_slurm():
     assert (found.max_age, found.half_life, found.fair_tree, found.preempts) == (604800, 604800, True, False)
     said = list(list_settings_in_force({"slurm": Slurm(), "fifo": Fifo()}))
     assert said[0].startswith("slurm: priority: order of submission")
-    assert len(said) == 4
+    assert len(said) == 5
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def read_recording(folder: Path, clock: str) -> Recording:
     return Recording(folder, tuple(jobs), np.array(seconds["Start"], np.float64), tuple(table["Partition"]))
 
 
-def play_recorded(recording: Recording, scheduler: Slurm, seed: int) -> FloatArray:
+def play_recorded_jobs(recording: Recording, scheduler: Slurm, seed: int) -> FloatArray:
     """Play the jobs with random parts of a second added to their times; return float64[num_jobs], their waits."""
     parts = np.random.default_rng(seed).random(len(recording.jobs))
     shifted = [
@@ -153,7 +153,7 @@ class RecordingComparison:
 def compare_recording(recording: Recording, scheduler: Slurm, episodes: int) -> RecordingComparison:
     """Play a recording several times, at least twice, and compare."""
     submits = np.array([job.submit_time for job in recording.jobs])
-    waits = np.array([play_recorded(recording, scheduler, seed) for seed in range(episodes)])
+    waits = np.array([play_recorded_jobs(recording, scheduler, seed) for seed in range(episodes)])
     names = [job.name for job in recording.jobs]
     table = {"job": names, "partition": recording.partitions, "recorded": recording.waits}
     table |= {"simulated": waits.mean(0), "shortest": waits.min(0), "longest": waits.max(0)}

@@ -103,7 +103,7 @@ def tables_of_jobs(knees: Knees, gangs: tuple[float, ...]) -> JobTables:
         knees.by_group.start_gpus,
         knees.by_group.start_types,
         knees.by_group.spanning,
-        knees.by_group.shapes,
+        np.ascontiguousarray(knees.by_group.shapes, np.int64),
     )
 
 

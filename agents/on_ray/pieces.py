@@ -276,31 +276,17 @@ class LocalTraining:
         self._runner.stop()
 
 
-class TrainingOnRay:
-    """RLlib's `Algorithm` on Ray, with the interface of `LocalTraining`: several workers, several machines.
+class AlgorithmOnRay:
+    """An `Algorithm` of RLlib whose state is saved and restored as a whole.
 
     Args:
-        setup: of the run.
-        config: the classes to connect.
+        config: of RLlib.
+        num_env_runners: Ray workers that play, for which Ray must have room.
     """
 
-    def __init__(self, setup: PieceSetup, config: type[PieceConfig]) -> None:
-        self._started_ray = start_ray_for("trainer.method", setup.num_env_runners)
-        self._algorithm = config.of(setup).build_algo()
-        self._setup = setup
-
-    def network(self) -> nn.Module:
-        """Return a copy of the policy."""
-        network = self._setup.blueprint.build(self._setup.spec)
-        found = self._algorithm.learner_group.foreach_learner(lambda learner: learner.policy())
-        network.load_state_dict(results_of(found)[0])
-        return require_finite(network)
-
-    def train(self) -> dict[str, float]:
-        """Run one iteration."""
-        with explaining_losses():
-            figures: dict[str, float] = self._algorithm.train()[FIGURES]
-        return {name: float(value) for name, value in figures.items()}
+    def __init__(self, config: AlgorithmConfig, num_env_runners: int) -> None:
+        self._started_ray = start_ray_for("trainer.method", num_env_runners)
+        self._algorithm = config.build_algo()
 
     def save(self, folder: Path) -> None:
         """Write RLlib's checkpoint. It contains pickles: restore only your own."""
@@ -320,6 +306,32 @@ class TrainingOnRay:
         self._algorithm.stop()
         if self._started_ray:
             ray.shutdown()
+
+
+class TrainingOnRay(AlgorithmOnRay):
+    """RLlib's `Algorithm` on Ray, with the interface of `LocalTraining`: several workers, several machines.
+
+    Args:
+        setup: of the run.
+        config: the classes to connect.
+    """
+
+    def __init__(self, setup: PieceSetup, config: type[PieceConfig]) -> None:
+        super().__init__(config.of(setup), setup.num_env_runners)
+        self._setup = setup
+
+    def network(self) -> nn.Module:
+        """Return a copy of the policy."""
+        network = self._setup.blueprint.build(self._setup.spec)
+        found = self._algorithm.learner_group.foreach_learner(lambda learner: learner.policy())
+        network.load_state_dict(results_of(found)[0])
+        return require_finite(network)
+
+    def train(self) -> dict[str, float]:
+        """Run one iteration."""
+        with explaining_losses():
+            figures: dict[str, float] = self._algorithm.train()[FIGURES]
+        return {name: float(value) for name, value in figures.items()}
 
 
 def start_training(setup: PieceSetup, config: type[PieceConfig]) -> LocalTraining | TrainingOnRay:

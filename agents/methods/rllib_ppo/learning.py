@@ -1,9 +1,7 @@
 """RLlib's `PPO`, configured for nodes that act together, as the trainer sees it."""
 
-from pathlib import Path
 from typing import Any
 
-import ray
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
@@ -12,14 +10,15 @@ from torch import nn
 
 from agents.methods.rllib_ppo.environment import NodesOfRLlib
 from agents.methods.rllib_ppo.module import NodeModule
-from agents.on_ray.state import RESTARTS, RLLIB, explaining_losses, refusing_damage, require_finite, start_ray_for
+from agents.on_ray.pieces import AlgorithmOnRay
+from agents.on_ray.state import RESTARTS, explaining_losses, require_finite
 from agents.problems.options import OptionProblem
 from agents.seeding import Phase, derive_seed
 
 NODE, ENVIRONMENT = "node", "murmuration_nodes"
 
 
-class RLlibTraining:
+class RLlibTraining(AlgorithmOnRay):
     """RLlib's algorithm with the interface of `agents.method.Algorithm`.
 
     Args:
@@ -30,10 +29,9 @@ class RLlibTraining:
     """
 
     def __init__(self, problem: OptionProblem, settings: Any, network: nn.Module, seed: int) -> None:
-        self._problem, self._rules = problem, problem.worlds[0].rules
-        self._started_ray = start_ray_for("trainer.method", settings.num_env_runners)
         register_env(ENVIRONMENT, NodesOfRLlib)
-        self._algorithm = configure(problem, settings, network, seed).build_algo()
+        super().__init__(configure(problem, settings, network, seed), settings.num_env_runners)
+        self._problem, self._rules = problem, problem.worlds[0].rules
 
     def network(self) -> nn.Module:
         """Return a copy of the policy."""
@@ -56,25 +54,6 @@ class RLlibTraining:
         for name in ("policy_loss", "vf_loss", "entropy", "mean_kl_loss", "vf_explained_var"):
             figures[f"learner/{name}"] = learnt.get(name, 0.0)
         return {name: float(value) for name, value in figures.items()}
-
-    def save(self, folder: Path) -> None:
-        """Write RLlib's checkpoint. It contains pickles: restore only your own."""
-        self._algorithm.save_to_path(str((folder / RLLIB).resolve()))
-
-    def restore(self, folder: Path) -> None:
-        """Resume from a saved checkpoint.
-
-        Raises:
-            CheckpointError: it is missing or corrupt.
-        """
-        with refusing_damage(folder):
-            self._algorithm.restore_from_path(str((folder / RLLIB).resolve()))
-
-    def stop(self) -> None:
-        """Stop the workers, and Ray if this object started it."""
-        self._algorithm.stop()
-        if self._started_ray:
-            ray.shutdown()
 
 
 def configure(problem: OptionProblem, settings: Any, network: nn.Module, seed: int) -> PPOConfig:

@@ -1,4 +1,4 @@
-"""What Slurm's policy reads of submitted jobs, and the partitions of a cluster."""
+"""Submitted jobs and the partitions of a cluster, as the passes of Slurm's policy read them."""
 
 import math
 

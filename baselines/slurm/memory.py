@@ -84,7 +84,7 @@ STATE = np.dtype(
 
 
 class Memory(NamedTuple):
-    """What the passes remember, and working memory.
+    """State that the passes keep between rounds, and working memory.
 
     Attributes:
         state: STATE[1].

@@ -15,7 +15,7 @@ Choose = Callable[[IntArray], Gpus]  # nodes for a job among free GPUs; empty if
 
 
 class Plan:
-    """What is running until when, and spans of time with the nodes that no waiting job is promised.
+    """Ends of running jobs, and spans of time with the nodes that are not reserved for a waiting job.
 
     As in Slurm's `backfill.c`, a reservation takes whole nodes, and its ends are rounded down to the resolution.
 

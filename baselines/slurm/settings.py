@@ -53,7 +53,7 @@ class Association:
 
 @dataclass(frozen=True, slots=True)
 class SlurmSettings:
-    """What Slurm's scheduler is told. Times are in seconds, the files' own units differ."""
+    """Settings of Slurm's scheduler. Times are in seconds, the files' own units differ."""
 
     multifactor: bool = True  # PriorityType; with priority/basic, jobs run in order of submission
     weight_age: float = 0.0

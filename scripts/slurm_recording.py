@@ -10,6 +10,7 @@ from pathlib import Path
 import launch  # noqa: F401  the project's packages are found
 
 # isort: split
+from envs.evaluation.files import write_frame
 from experiments.slurm_recording import FORMS, compare_recording, read_recording, scheduler_of
 from murmuration.config.errors import one_line_errors
 
@@ -33,7 +34,7 @@ def main() -> None:
             print(f"  pairs in the recorded order {order.mean():.3f} ({order.min():.3f} to {order.max():.3f}),")
             print(f"  in the order of another episode {found.among_themselves:.3f};")
             print(f"  recorded waits among the simulated ones, or within 3 s: {found.inside(3.0):.3f} of the jobs")
-        found.jobs.round(1).to_csv(arguments.out / "jobs.csv", index=False)
+        write_frame(arguments.out / "jobs.csv", found.jobs.round(1))
         print(f"job by job: {arguments.out / 'jobs.csv'}")
 
 

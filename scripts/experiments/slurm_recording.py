@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from baselines.slurm import Slurm
+from envs.evaluation.files import write_whole
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, Constraints, FloatArray, JobSpec, NodeSpec, Seconds, name_of_nodes
@@ -111,7 +112,7 @@ def scheduler_of(recording: Recording, folder: Path, **forms: Any) -> Slurm:
     """Return `scheduler=slurm` with the recorded settings; writes the accounts as one file into a folder."""
     accounting = folder / "accounting.txt"
     texts = [(recording.folder / name).read_text(encoding="utf-8") for name in ("assoc.txt", "qos.txt")]
-    accounting.write_text("".join(texts), encoding="utf-8")
+    write_whole(accounting, "".join(texts))
     return Slurm(conf=str(recording.folder / "slurm.conf"), accounting=str(accounting), **forms)
 
 

@@ -43,7 +43,16 @@ class BiddingSpec:
 
     @classmethod
     def of(cls, cluster: ClusterSpec, rules: BiddingRules, scenario: Scenario) -> "BiddingSpec":
-        """Return the sizes that follow from a cluster, the rules, and whether batch sizes may be chosen."""
+        """Return the sizes that follow from a cluster, the rules, and whether batch sizes may be chosen.
+
+        Raises:
+            MurmurationError: running jobs keep what they have; an auction places all jobs anew.
+        """
+        if scenario.preemption == "never":
+            raise MurmurationError(
+                "scenario.preemption is never, and an auction places running jobs anew; let nodes choose options "
+                "(env=options), or set scenario.preemption=allowed"
+            )
         candidates = max(rules.num_candidates, math.ceil(rules.candidates_per_node * cluster.num_nodes))
         return cls(
             cluster.num_nodes,

@@ -10,7 +10,7 @@ from envs.metrics.timeline import next_times
 from envs.performance import PerformanceModel, TableModel
 from envs.simulation import RunResult, Setup
 from envs.simulation.log import EventKind
-from envs.types import FloatArray, IntArray
+from envs.types import FloatArray, IntArray, plain_type, without_constraints
 
 GRADES = ("measured", "interpolated", "modelled", "guessed")
 
@@ -79,6 +79,7 @@ def sum_placements(run: RunResult) -> tuple[IntArray, FloatArray]:
 def _grade(
     performance: PerformanceModel, model: str, gpu_type: str, gpus: int, nodes: int, batch: int, plan: int
 ) -> str:
+    model, gpu_type = without_constraints(model), plain_type(gpu_type)
     if not isinstance(performance, TableModel):
         return str(performance.provenance(model, gpu_type))  # type: ignore[attr-defined]
     found = performance.provenance(model, gpu_type, gpus, nodes, batch or None)

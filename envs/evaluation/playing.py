@@ -20,6 +20,7 @@ from envs.types import (
     ConservationError,
     ImpossibleResultError,
     MurmurationError,
+    PreemptionError,
 )
 from envs.workloads import Workload
 
@@ -117,7 +118,8 @@ def play_one(
         raise
     except BaseException as error:  # a scheduler may also call exit()
         faults = AllocationError, ImpossibleResultError
-        if refusable and isinstance(error, MurmurationError) and not isinstance(error, faults):
+        is_fault = isinstance(error, faults) and not isinstance(error, PreemptionError)
+        if refusable and isinstance(error, MurmurationError) and not is_fault:
             return f"not applicable: {error}"
         return Failure.of(error, name, index, world.workload.name, world.view.time)
     return result

@@ -18,6 +18,11 @@ THROUGHPUT = {
     "observed": "throughputs as they are estimated from what users state and from jobs that run",
 }
 
+MOVE = {
+    "allowed": "stop and move running jobs, which costs a restart",
+    "never": "not stop or move running jobs",
+}
+
 
 def describe_rules(workloads: Sequence[Workload], setup: Setup) -> list[str]:
     """Say what schedulers knew of jobs, and what they might change and choose; a scheduler may use less.
@@ -41,8 +46,7 @@ def describe_rules(workloads: Sequence[Workload], setup: Setup) -> list[str]:
         chosen.append("which jobs share GPUs")
     return [
         f"Schedulers know {WORK[information.work]}, and {THROUGHPUT[information.throughput]}.",
-        f"They may stop and move running jobs, which costs a restart, and choose {_listed(chosen)}; "
-        "each uses of that what it is made for.",
+        f"They may {MOVE[scenario.preemption]}, and choose {_listed(chosen)}; each uses of that what it is made for.",
     ]
 
 

@@ -227,7 +227,7 @@ def allocate_options(
 def _records(state: State, rules: OptionRules, setup: Setup, room: int) -> Records:
     """Return the rules of every episode, RULES [B, 1]."""
     records = np.zeros((len(state.nodes), 1), RULES)
-    records["changes"] = CHANGES.index(rules.changes)
+    records["changes"] = CHANGES.index(rules.changes_in(setup))
     records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
     records["idle"] = IDLE.index(rules.idle)
     records["patience"] = rules.patience

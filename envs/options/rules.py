@@ -123,6 +123,10 @@ class OptionRules:
             if not getattr(self, name) >= 0:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be 0 or more")
 
+    def changes_in(self, setup: Setup) -> Literal["start", "resize", "move"]:
+        """What may be changed in this world: only starts where running jobs keep what they have."""
+        return "start" if setup.scenario.preemption == "never" else self.changes
+
     def shares(self, setup: Setup) -> bool:
         """Whether waiting jobs can be placed beside others in this world."""
         return self.share and setup.scenario.sharing != "off"

@@ -153,6 +153,7 @@ class Scenario:
     statistical_efficiency: EfficiencySetting = "measured"  # progress per sample at the batch sizes that jobs choose
     batch_sizes: Literal["chosen", "usual"] = "chosen"  # whether schedulers may choose them where they are offered
     sharing: Literal["off", "pairs"] = "off"  # whether two jobs may hold the same GPUs
+    preemption: Literal["allowed", "never"] = "allowed"  # never: a job keeps its GPUs, plan and batch size to its end
     horizon: Seconds = math.inf  # simulation ends here; jobs still in the system are unfinished
     rounds: Rounds = field(default_factory=Rounds)
     information: Information = field(default_factory=Information)
@@ -170,6 +171,8 @@ class Scenario:
             raise MurmurationError(f"scenario.batch_sizes is {self.batch_sizes!r}; it must be chosen or usual")
         if self.sharing not in ("off", "pairs"):
             raise MurmurationError(f"scenario.sharing is {self.sharing!r}; it must be off or pairs")
+        if self.preemption not in ("allowed", "never"):
+            raise MurmurationError(f"scenario.preemption is {self.preemption!r}; it must be allowed or never")
         if self.statistical_efficiency not in EFFICIENCY_SETTINGS:
             raise MurmurationError(
                 f"scenario.statistical_efficiency is {self.statistical_efficiency!r}; "

@@ -30,6 +30,7 @@ from envs.types import (
     JobId,
     PerformanceError,
     Placement,
+    PreemptionError,
 )
 from envs.workloads import Workload
 
@@ -115,6 +116,7 @@ class SimulatedEpisode(ABC):
             changes |= self._guests_to_keep(changes)
         known_plans = len(self.plans)
         try:
+            self._check_kept(changes)
             self._check_constraints(changes)
             self._plan(changes)
         except AllocationError:
@@ -122,6 +124,18 @@ class SimulatedEpisode(ABC):
             raise
         self.settle()
         self.state.episode[0, 0].next_decision = allocation.next_decision
+
+    def _check_kept(self, changes: dict[JobId, Placement | None]) -> None:
+        """Check that running jobs keep what they have, where the scenario says so."""
+        if self.scenario.preemption != "never":
+            return
+        running = set(self.view.running.tolist())
+        for job, placement in changes.items():
+            if job in running and (placement is None or not _keeps(placement, self.view.placement(job))):
+                raise PreemptionError(
+                    f"job {job}: runs, and is to {'stop' if placement is None else 'change'}; scenario.preemption is "
+                    "never, so leave it what it has"
+                )
 
     def _check_constraints(self, changes: dict[JobId, Placement | None]) -> None:
         """Check that the jobs may run where they are placed."""
@@ -378,6 +392,12 @@ def limited_time(episode: Records) -> LimitedTime:
 def _owner(placement: Placement) -> int:
     """REQUESTED's `owner` of a placement."""
     return 0 if placement.beside is None else placement.beside + 1
+
+
+def _keeps(placement: Placement, held: Placement) -> bool:
+    """Return whether a placement leaves a job the GPUs, plan and batch size that it holds."""
+    same = dict(placement.gpus) == dict(held.gpus) and placement.beside == held.beside
+    return same and (placement.plan, placement.batch_size) == (held.plan, held.batch_size)
 
 
 def _names_anything(placement: Placement) -> bool:

@@ -239,6 +239,8 @@ def _play(scheduler: Scheduler, simulator: Engine) -> bool:
         return False
     if simulator.beliefs is not None or simulator.predictions is not None or simulator.workload.shapes:
         return False
+    if simulator.scenario.preemption == "never":  # which `apply` checks
+        return False
     return plays_compiled(scheduler) and scheduler.play(simulator)
 
 
@@ -248,7 +250,7 @@ def _blaming(scheduler: str, now: Seconds) -> Iterator[None]:
     try:
         yield
     except AllocationError as error:
-        raise AllocationError(f"scheduler {scheduler} at t = {now:g} s: {error}") from error
+        raise type(error)(f"scheduler {scheduler} at t = {now:g} s: {error}") from error
     except Exception as error:
         error.add_note(f"in scheduler {scheduler} at t = {now:g} s")
         raise

@@ -31,6 +31,10 @@ class AllocationError(MurmurationError):
     """An allocation that does not fit; the message names the job, the node and the resource."""
 
 
+class PreemptionError(AllocationError):
+    """An allocation that takes GPUs from a running job, where jobs keep them until they end."""
+
+
 class PerformanceError(MurmurationError):
     """An unknown model or GPU type, or figures that do not determine a throughput."""
 

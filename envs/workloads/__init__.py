@@ -7,6 +7,7 @@ from envs.workloads.fits import check_workload_fits
 from envs.workloads.habits import Habits
 from envs.workloads.mix import DEFAULT_MIX, JobMix
 from envs.workloads.mixes import MIXES
+from envs.workloads.requests import Requests
 from envs.workloads.source import WorkloadSource
 from envs.workloads.splits import Windows
 from envs.workloads.synthetic import SyntheticSource
@@ -28,6 +29,7 @@ __all__ = [
     "LogNormal",
     "MarkovModulated",
     "Quantiles",
+    "Requests",
     "SyntheticSource",
     "TraceSource",
     "Windows",

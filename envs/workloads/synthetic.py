@@ -5,9 +5,10 @@ from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from envs.performance import DrawnModel, PerformanceModel, name_of_draw
-from envs.types import ClusterError, ClusterSpec, FloatArray, IntArray, TraceError
+from envs.types import ClusterError, ClusterSpec, Constraints, FloatArray, IntArray, TraceError, constrain
 from envs.workloads.assemble import ELASTIC, MOST_ELASTIC, elastic_range, range_note
 from envs.workloads.calibration import JobStream
 from envs.workloads.calibration import stream as stream_named
@@ -22,6 +23,7 @@ from envs.workloads.habits import Habits
 from envs.workloads.memory import require_memory
 from envs.workloads.mix import JobMix, ModelThroughputs, mix_for, node_sizes
 from envs.workloads.mixes import mix_named
+from envs.workloads.requests import Requests
 from envs.workloads.source import check_split
 from envs.workloads.splits import window_of_jobs
 from envs.workloads.workload import JOB_COLUMNS, Workload
@@ -69,6 +71,8 @@ class SyntheticSource:
             ("by_model") or for each job ("by_job"), which needs a `DrawnModel`. Work follows from measured throughputs.
         name: name shown in results.
         habits: of users, on which run times depend; None: they depend on the number of GPUs alone.
+        requests: partitions and time limits; None: jobs run anywhere, without limits. Jobs of a sweep ask for the same.
+            Run times are then drawn for the slowest GPUs of a job's partition, and the load must be exact.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class SyntheticSource:
         curves: Curves = "measured",
         name: str = "synthetic",
         habits: Habits | None = None,
+        requests: Requests | None = None,
     ) -> None:
         for what, value, good, allowed in (
             ("num_jobs", num_jobs, 2 <= num_jobs <= MOST_JOBS, f"from 2 to {MOST_JOBS:,}"),
@@ -118,7 +123,12 @@ class SyntheticSource:
             raise TraceError(f"workload.curves is {curves!r}; it must be {', '.join(get_args(Curves))}")
         if curves != "measured" and not isinstance(performance, DrawnModel):
             raise TraceError(f"workload.curves is {curves}, but performance draws none; set performance=drawn")
-        self.curves, self.habits = curves, habits
+        if requests is not None and (curves != "measured" or not exact_load):
+            raise TraceError(
+                f"workload.requests is given with curves={curves}, exact_load={exact_load}; set curves=measured, "
+                "exact_load=true"
+            )
+        self.curves, self.habits, self.requests = curves, habits, requests
         self.name = name
         self.cluster, self.performance = cluster, performance
         self.num_jobs, self.load, self.exact_load = num_jobs, float(load), exact_load
@@ -131,8 +141,11 @@ class SyntheticSource:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models of the mix."""
-        return tuple(self.mix.models)
+        """The models of the mix, with requests in each partition."""
+        if self.requests is None:
+            return tuple(self.mix.models)
+        pools = [Constraints(pools=(pool,)) for pool in self.requests.partitions]
+        return tuple(constrain(model, pool) for model in self.mix.models for pool in pools)
 
     @property
     def mean_gap(self) -> float:
@@ -187,8 +200,11 @@ class SyntheticSource:
         table = np.zeros(size, JOB_COLUMNS)
         table["num_gpus"], table["model"], table["duration"] = gpus, classes.model[job_class], duration
         table["work"] = duration * classes.throughput[job_class]
+        if self.requests is not None:
+            group = np.arange(size) if sweeps is None else sweeps.of_job
+            self._ask(rng, table, job_class, group)
         if self.exact_load and submit[-1] > 0:
-            submit *= self._cluster_seconds(table["work"], job_class) / (self.load * submit[-1])
+            submit *= self._cluster_seconds(table, job_class) / (self.load * submit[-1])
         table["submit_time"] = submit
         table["min_gpus"], table["max_gpus"] = classes.min_gpus[job_class], classes.max_gpus[job_class]
         if self.num_tenants > 1:
@@ -211,9 +227,27 @@ class SyntheticSource:
         names = tuple(f"name-{i}" for i in sweeps.name[sweeps.of_job].tolist())
         return replace(workload, names=names, users=tuple(f"user-{i}" for i in sweeps.user[sweeps.of_job].tolist()))
 
-    def _cluster_seconds(self, work: FloatArray, job_class: IntArray) -> float:
+    def _ask(self, rng: np.random.Generator, table: npt.NDArray[np.void], job_class: IntArray, group: IntArray) -> None:
+        """Fill in partitions and limits, the same for all jobs of a group, and the work that goes with them."""
+        requests = self.requests
+        assert requests is not None, "a source with requests"
+        slowest = self._classes.slowest
+        first = np.unique(group, return_index=True)[1]
+        drawn = requests.draw_partitions(rng, slowest[job_class[first]] > 0)
+        longest = np.maximum.reduceat(table["duration"], first)
+        partition = drawn[group]
+        table["work"] = table["duration"] * slowest[job_class, partition]
+        table["time_limit"] = requests.draw_limits(rng, longest, drawn)[group]
+        table["model"] = table["model"] * len(requests.partitions) + partition
+
+    def _cluster_seconds(self, table: npt.NDArray[np.void], job_class: IntArray) -> float:
         """Return the seconds that the whole cluster needs for these jobs, by the source's definition of load."""
-        classes = self._classes
+        classes, work = self._classes, table["work"]
+        if self.requests is not None:
+            two = table.copy()  # whose submissions span a second
+            two["submit_time"] = 0.0
+            two["submit_time"][-1] = 1.0
+            return Workload(self.name, two, self.models).load(self.cluster, self.performance, self.load_definition)
         if self.load_definition == "efficient":
             by_class = np.bincount(job_class, weights=work, minlength=len(classes.shares))
             return classes.least_seconds(by_class.astype(np.float64))
@@ -231,6 +265,8 @@ class SyntheticSource:
                 f"run times depend on {self.habits.users} users and the names of jobs: for one name their logarithms "
                 f"have a standard deviation of about {self.habits.residual:g}"
             )
+        if self.requests is not None:
+            said.extend(self.requests.notes(self.cluster))
         if self.warm_up or self.measured is not None:
             left = self.num_jobs - self.warm_up
             measured = left if self.measured is None else self.measured
@@ -295,6 +331,17 @@ class _JobClasses:
         self.duration_of: IntArray = np.searchsorted(starts, self.num_gpus, side="right") - 1
         self.min_gpus, self.max_gpus = elastic_range(self.num_gpus, source.elastic, cluster)
         self._source = source
+
+    @cached_property
+    def slowest(self) -> FloatArray:
+        """float64[num_classes, num_partitions]: `Requests.find_partitions` of each class."""
+        source = self._source
+        assert source.requests is not None, "a source with requests"
+        throughputs = ModelThroughputs(source.performance)
+        jobs = [
+            (source.mix.models[model], size) for model, size in zip(self.model, self.num_gpus.tolist(), strict=True)
+        ]
+        return source.requests.find_partitions(source.cluster, throughputs, jobs)
 
     @cached_property
     def samples(self) -> list[FloatArray]:

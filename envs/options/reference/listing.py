@@ -34,7 +34,7 @@ class Lister:
 
     def __init__(self, draft: RoundChanges, rules: OptionRules) -> None:
         self.draft, self.rules = draft, rules
-        self.shares = rules.shares(draft.simulator.setup)
+        self.shares, self.changes = rules.shares(draft.simulator.setup), rules.changes_in(draft.simulator.setup)
         self.num_heads = rules.candidates(draft.simulator.cluster)
         self.reference: list[list[float]] = draft.simulator.rules.table.reference().tolist()
         self.refused = set[JobId]()
@@ -97,7 +97,7 @@ class Lister:
                 self.beyond, heads = self.beyond + len(heads) - count, heads[:count]
                 break
             found += [*self._starts(job), *self._shares(job)]
-        holders = self._holders() if self.rules.changes != "start" or self.rules.tune else []
+        holders = self._holders() if self.changes != "start" or self.rules.tune else []
         self.rows, self.num_candidates = heads + holders, len(heads)
         return found + [option for job in holders for option in self._changes(job)]
 
@@ -218,7 +218,7 @@ class Lister:
         """What further nodes can give: all that the job lacks, or a part if the other nodes can give the rest."""
         draft, spec, held = self.draft, self.draft.job(job).spec, self.draft.held(job)
         lacking = spec.min_gpus - draft.gpus(job)
-        most = lacking if self.rules.changes == "start" else spec.max_gpus - draft.gpus(job)
+        most = lacking if self.changes == "start" else spec.max_gpus - draft.gpus(job)
         nodes = {node.id for node in draft.nodes} - held.keys() - self.waited
         able = {node for node in nodes if draft.could_run(job, node, spec.min_gpus)}
         room = sum(draft.room(job, node) for node in able)
@@ -253,13 +253,13 @@ class Lister:
 
         For a job that was changed in this round only further nodes and tunings; for one that was tuned nothing.
         """
-        is_changed, may_change = job in self.draft.changed, self.rules.changes != "start"
+        is_changed, may_change = job in self.draft.changed, self.changes != "start"
         alone = self.draft.partner(job) is None
         if not is_changed and may_change and alone:
             yield from self._sizes(job)
         if job not in self.draft.tuned and may_change and alone:
             yield from self._joins(job)
-        if not is_changed and self.rules.changes == "move":
+        if not is_changed and self.changes == "move":
             yield Option(EVICT, job, min(self.draft.held(job)), 0)
             yield from self._moves(job)
         if self.rules.tune and alone and job not in self.draft.tuned and (is_changed or may_change):

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from envs.simulation.reference.constraints import check_alone, check_place
 from envs.simulation.reference.objects import PARTS, Job, JobStatus, Node, down_to_parts
-from envs.simulation.reference.pairs import Requested, check_pair, gpus_then, owners_after
+from envs.simulation.reference.pairs import Requested, check_pair, gpus_then, owners_after, works_as_before
 from envs.simulation.reference.rules import ReferenceRules
-from envs.types import AllocationError, JobId, NodeId, PerformanceError, Placement, Seconds
+from envs.types import AllocationError, JobId, NodeId, PerformanceError, Placement, PreemptionError, Seconds
 
 
 def check_requested(
@@ -30,6 +30,9 @@ def check_requested(
             raise AllocationError(f"job {job} is not in the system at t = {time:g} s; place queued or running jobs")
         if placement is not None:
             _check_job(jobs[job], placement, nodes, rules)
+        never = jobs[job].status is JobStatus.RUNNING and rules.setup.scenario.preemption == "never"
+        if never and (placement is None or not works_as_before(jobs[job], placement, requested)):
+            raise PreemptionError(f"job {job} runs, and keeps what it has until it ends (scenario.preemption)")
     active = [job for job in jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
     check_alone(requested, active)
     owners = owners_after(requested, active)

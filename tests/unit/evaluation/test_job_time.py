@@ -55,6 +55,13 @@ def test_shares_worked_by_hand(changed, seconds):
     assert shares(told(*changed), told(*changed)) == pytest.approx(expected)
 
 
+def test_pools_and_constraints_change_no_provenance():
+    cluster = ClusterSpec((NodeSpec("V100:batch", 4), NodeSpec("A100:batch#fast", 4)))
+    run = told()
+    run = replace(run, cluster=cluster, workload=replace(run.workload, models=("resnet50 where pools=batch",)))
+    assert shares(run) == shares(told())
+
+
 def test_models_that_state_no_provenance_have_no_shares():
     assert shares(told(), performance=IdealModel()) == {}
     assert describe_job_time({}) == []

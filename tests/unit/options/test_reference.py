@@ -109,6 +109,19 @@ def test_both_ask_nodes_again_that_have_waited(seed):
     assert again > 0
 
 
+@pytest.mark.parametrize("turn", ["auction", "turns"])
+def test_both_only_start_jobs_where_running_ones_keep_what_they_have(turn):
+    """Whatever the rules allow elsewhere."""
+    changes: Counter[str] = Counter()
+    for seed in range(6):
+        world, rng = random_world(seed), np.random.default_rng(seed)
+        never = replace(world.setup, scenario=replace(world.setup.scenario, preemption="never"))
+        batch, reference = begun(replace(world, setup=never), random_rules(rng, changes="move", turn=turn))
+        changes.update(play(world.name, batch, reference, rng))
+    assert set(changes) <= {"wait", "start", "join", "tune", "share"}
+    assert changes["start"] > 0
+
+
 class Narrow(Workshop):
     """Jobs run on at most two nodes, so that a gang may find no second node that completes it."""
 

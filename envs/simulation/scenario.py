@@ -60,7 +60,8 @@ class Information:
     """Knowledge that schedulers have of jobs: of their remaining work, and of their throughput.
 
     Work is exact, an estimate with an error, nothing, a distribution that the setup's predictor finds from jobs that
-    have ended and from what jobs say of themselves ("predicted"), or what users' time limits leave ("limit").
+    have ended and from what jobs say of themselves ("predicted"), or what users' time limits leave ("limit"). Commands
+    choose between these two by the trace for "limit_or_predicted"; episodes are not played with it.
 
     Where throughput is not exact, a view shows the beliefs of the setup's estimator (`docs/world.md`, "What does a
     scheduler know?"). It learns from statements of users, from profiles, and from jobs that run:
@@ -73,7 +74,7 @@ class Information:
       way what it keeps of that, once for each job beside it and GPU type.
     """
 
-    work: Literal["exact", "estimate", "limit", "predicted", "none"] = "exact"
+    work: Literal["exact", "estimate", "limit", "predicted", "limit_or_predicted", "none"] = "exact"
     error: float = 0.3  # of estimates of work: standard deviation of the logarithm, drawn once for each job
     throughput: Literal["exact", "profiled", "observed"] = "exact"
     stated_error: float = 0.2  # standard deviations of logarithms
@@ -81,10 +82,8 @@ class Information:
     profiles: int = 3
 
     def __post_init__(self) -> None:
-        if self.work not in ("exact", "estimate", "limit", "predicted", "none"):
-            raise MurmurationError(
-                f"information.work is {self.work!r}; it must be exact, estimate, limit, predicted or none"
-            )
+        if self.work not in (known := ("exact", "estimate", "limit", "predicted", "limit_or_predicted", "none")):
+            raise MurmurationError(f"information.work is {self.work!r}; it must be one of {', '.join(known)}")
         if self.throughput not in ("exact", "profiled", "observed"):
             raise MurmurationError(
                 f"information.throughput is {self.throughput!r}; it must be exact, profiled or observed"

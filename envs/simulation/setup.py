@@ -36,6 +36,11 @@ class Setup:
             value = getattr(self, name)
             if not isinstance(value, wanted):
                 raise MurmurationError(f"setup.{name} is {_described(value)}; it must be a {wanted.__name__}")
+        if self.scenario.information.work == "limit_or_predicted":
+            raise MurmurationError(
+                "scenario.information.work is limit_or_predicted, between which commands choose by a trace; set limit "
+                "or predicted"
+            )
         if isinstance(self.performance, type) or not callable(getattr(self.performance, "throughput", None)):
             raise MurmurationError(
                 f"setup.performance is {_described(self.performance)}; "

@@ -123,7 +123,8 @@ class Requests:
         below = ROUND[np.maximum(np.searchsorted(ROUND, seconds) - 1, 0)]
         limits = np.where(rng.random(count) < self.at_longest, longest, limits)
         limits = np.where((rng.random(count) < self.too_short) & (below < seconds), below, limits)
-        return np.minimum(limits, longest)
+        stated: FloatArray = np.minimum(limits, longest)
+        return stated
 
     def notes(self, cluster: ClusterSpec) -> Sequence[str]:
         """Say where jobs may run and what limits are."""

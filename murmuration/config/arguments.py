@@ -23,6 +23,7 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.values import check_values
 
 ALL, FAST = "all", "fast"
+OWN_READERS = ("CsvTrace", "SlurmTrace")  # of files of one's own, by the last name of their class
 # They decide about GPUs only, as the agents do, and within milliseconds.
 FAST_SCHEDULERS = (
     *("fifo", "fifo_backfill", "fifo_easy", "forecast_planner", "las", "optimus", "qssf", "random", "slurm"),
@@ -101,12 +102,43 @@ def translate_overrides(
             raise ChoiceError(f"{word}: an entry of a list cannot be removed; it must be written whole, as <key>=[...]")
         if re.match(r"[~+]*settings\b", word):
             raise ChoiceError(f"{word}: no such key; settings are set one by one, as <key>=<value>; --help lists them")
+    typed = [*typed, *trace_defaults(typed, config_name, search)]
     config = compose_base(config_name, typed, search)
     overrides = list(typed)
     if schedulers is not None:
         others = config.get("schedulers") or names_earlier_run(typed)
         overrides = choose_schedulers(typed, "[]" if others else schedulers, search)
     return force_options(overrides, built_keys(config)), sorted(config)
+
+
+def trace_defaults(typed: Sequence[str], config_name: str, search: Sequence[str]) -> list[str]:
+    """Return what a trace of one's own chooses beside what is typed; see `own_defaults`."""
+    parsed = parse_overrides(typed)
+    chosen = {key_of(each): each for each in parsed}
+    workload = chosen.get("workload")
+    if workload is None or workload.is_delete() or any(each.is_sweep_override() for each in parsed):
+        return []
+    if workload.value() not in list_choices("workload", search):
+        return []
+    config = compose_plain(config_name, [*search, f"workload={workload.value()}"])
+    texts = {key: str(each.value()) for key, each in chosen.items() if not each.is_delete()}
+    return own_defaults(texts, config.get("workload"))
+
+
+def own_defaults(chosen: dict[str, str], workload: Any) -> list[str]:
+    """Return the groups that the trace of one's own chooses, as overrides: no task, and the rules of `scenario=own`.
+
+    Args:
+        chosen: by name, the groups and keys that were typed.
+        workload: the part `workload` of the configuration.
+    """
+    reader = workload.get("reader") if isinstance(workload, dict) else None
+    target = reader.get("_target_", "") if isinstance(reader, dict) else ""
+    others = {"scenario", "experiment", "world", "checkpoint", "resume", "run", "start"}
+    if target.rpartition(".")[2] not in OWN_READERS or others & chosen.keys() or chosen.get("task", "none") != "none":
+        return []
+    predictor = [] if "predictor" in chosen else ["predictor=group_history"]
+    return ["task=none", "scenario=own", *predictor]
 
 
 def names_earlier_run(typed: Sequence[str]) -> bool:

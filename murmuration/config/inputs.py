@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envs.episodes.worlds import WorldDistribution
@@ -19,6 +19,7 @@ from murmuration.config.descriptions import ComparisonRun, ProblemSpec
 from murmuration.config.errors import ChoiceError
 
 TEST = "test"  # the split on which policies are evaluated
+TRAIN, ALL = "train", "all"
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,54 @@ def build_inputs(problem: ProblemSpec) -> RunInputs:
     if problem.world:
         _, setup, source = find_worlds(problem).world()
         return RunInputs(setup, source, problem.seed)
+    cluster = build_object(problem.cluster, ClusterSpec)
+    performance = build_object(problem.performance, PerformanceModel)
+    scenario = build_object(problem.scenario, Scenario)
+    source = build_object(problem.workload, WorkloadSource, cluster=cluster, performance=performance)
     setup = Setup(
-        build_object(problem.cluster, ClusterSpec),
-        build_object(problem.performance, PerformanceModel),
-        build_object(problem.scenario, Scenario),
+        cluster,
+        performance,
+        settle_work(scenario, source),
         **({"estimator": build_object(problem.estimator, ThroughputEstimator)} if problem.estimator else {}),
         **({"predictor": build_object(problem.predictor, WorkPredictor)} if problem.predictor else {}),
     )
-    source = build_object(problem.workload, WorkloadSource, cluster=setup.cluster, performance=setup.performance)
     if setup.scenario.information.work == "predicted":
         train_predictor(setup, source)
     return RunInputs(setup, source, problem.seed)
+
+
+def settle_work(scenario: Scenario, source: WorkloadSource) -> Scenario:
+    """Return a scenario in which `information.work` is what a trace allows, where it is "limit_or_predicted".
+
+    Schedulers know the users' time limits if all jobs have one; else run times as they are predicted from earlier jobs;
+    and nothing of them if the trace has too few jobs to predict from. A line says which.
+
+    Args:
+        scenario: of the run.
+        source: of the jobs.
+    """
+    if scenario.information.work != "limit_or_predicted":
+        return scenario
+    limits = [workload.jobs["time_limit"] > 0 for workload in source.evaluation()]
+    without, total = sum(int((~each).sum()) for each in limits), sum(map(len, limits))
+    work: Any = "limit" if not without else "predicted" if _has_history(source) else "none"
+    said = {
+        "limit": "every job has a time limit, which is what schedulers know of run times",
+        "predicted": f"{without:,} of {total:,} jobs have no time limit, so schedulers know run times as they are "
+        "predicted from earlier jobs",
+        "none": f"{without:,} of {total:,} jobs have no time limit, and the trace is too short to predict run times, "
+        "so schedulers know nothing of them",
+    }[work]
+    print(f"{said}; scenario.information.work=exact tells them")
+    return replace(scenario, information=replace(scenario.information, work=work))
+
+
+def _has_history(source: WorkloadSource) -> bool:
+    """Whether a trace has jobs to learn from, and others to play."""
+    try:
+        return not isinstance(source, TraceSource) or all(source.evaluation(name) for name in (TRAIN, TEST))
+    except TraceError:
+        return False
 
 
 def find_worlds(problem: ProblemSpec) -> WorldDistribution:
@@ -99,6 +137,8 @@ def find_workloads(inputs: RunInputs, split: str | None, episodes: int | None = 
     """
     source = inputs.source
     if inputs.setup.scenario.information.work == "predicted":
+        if split is None and isinstance(source, TraceSource) and source.evaluate_on in (TRAIN, ALL):
+            split = TEST  # whose jobs the predictor has not seen
         check_unseen(source, split)
     played = source.evaluation(split)
     if isinstance(source, TraceSource) and source.evaluate_on != TEST:

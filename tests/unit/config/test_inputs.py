@@ -9,7 +9,8 @@ from envs.simulation import Information, Scenario, Setup
 from envs.types import TraceError
 from envs.workloads import SyntheticSource, TraceSource
 from envs.workloads.readers import CsvTrace
-from murmuration.config.inputs import RunInputs, find_workloads
+from murmuration.config.describe import compose_comparison
+from murmuration.config.inputs import RunInputs, build_inputs, find_workloads
 from tests.golden.playground import two_nodes
 
 COLUMNS = {name: name for name in ("submit_time", "duration", "num_gpus")}
@@ -45,5 +46,33 @@ def test_nothing_is_said_where_all_commands_play_the_same(trace, capsys):
 def test_where_run_times_are_predicted_the_jobs_that_tell_them_are_not_played(trace):
     predicted = replace(trace, setup=replace(trace.setup, scenario=Scenario(information=Information("predicted"))))
     with pytest.raises(TraceError, match="split 'all' has the jobs from whose run times the predictor learns"):
-        find_workloads(predicted, None)
-    assert find_workloads(predicted, "test")
+        find_workloads(predicted, "all")
+    assert find_workloads(predicted, None) == find_workloads(predicted, "test")
+
+
+@pytest.mark.parametrize(
+    ("limits", "num_jobs", "work", "said"),
+    [
+        ("60", 60, "limit", "every job has a time limit, which is what schedulers know of run times"),
+        ("", 60, "predicted", "60 of 60 jobs have no time limit, so schedulers know run times as they are predicted"),
+        ("", 2, "none", "2 of 2 jobs have no time limit, and the trace is too short to predict run times"),
+    ],
+)
+def test_a_trace_of_ones_own_says_what_schedulers_know_of_run_times(tmp_path, capsys, limits, num_jobs, work, said):
+    rows = [f"{100 * i},50,1,{limits}" for i in range(num_jobs)]
+    (tmp_path / "jobs.csv").write_text("\n".join(["submit_time,duration,num_gpus,limit", *rows]))
+    words = ["workload=csv", f"workload.path={tmp_path}/jobs.csv", "workload.reader.columns.time_limit=limit"]
+    problem = compose_comparison(words).problem
+    assert problem.task is None
+    inputs = build_inputs(problem)
+    scenario = inputs.setup.scenario
+    assert (scenario.information.work, scenario.batch_sizes, scenario.failures) == (work, "usual", None)
+    assert said in capsys.readouterr().out
+    assert sum(map(len, find_workloads(inputs, None))) == (12 if work == "predicted" else num_jobs)
+
+
+@pytest.mark.parametrize("word", ["scenario=full", "task=rigid-64"])
+def test_chosen_rules_hold_for_a_trace_of_ones_own_too(word):
+    found = compose_comparison(["workload=csv", word]).problem.scenario.values
+    assert found["failures"] is not None
+    assert found["information"].get("work", "exact") == "exact"

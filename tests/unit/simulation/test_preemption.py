@@ -1,6 +1,7 @@
 """Where scenario.preemption is never, a running job keeps what it has, and both engines refuse anything else."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_what_it_has_may_be_said_again(engine):
 def test_a_scheduler_that_preempts_has_a_reason_in_place_of_a_row():
     """Job 2 would stop job 0 if it could; compiled play does not go around the rule either."""
     jobs = [JobSpec(0, 0, 4, 400, "any"), JobSpec(1, 5, 4, 4, "any")]
-    schedulers = {"fifo": Fifo(), "srtf": Srtf()}
+    schedulers: dict[str, Any] = {"fifo": Fifo(), "srtf": Srtf()}
     found = compare_schedulers(schedulers, [Workload.of(jobs)], SETUP, optional=schedulers)
     assert list(found.runs) == ["fifo"]
     assert "scenario.preemption is never" in found.inapplicable["srtf"]
@@ -71,7 +72,7 @@ def test_a_scheduler_that_preempts_has_a_reason_in_place_of_a_row():
 
 def test_another_word_is_refused():
     with pytest.raises(MurmurationError, match=r"scenario\.preemption is 'no'; it must be allowed or never"):
-        Scenario(preemption="no")
+        Scenario(preemption="no")  # type: ignore[arg-type]
 
 
 def test_both_engines_play_the_same(engine):

@@ -58,7 +58,7 @@ def test_jobs_of_a_sweep_ask_for_the_same():
         CLUSTER, TableModel(), num_jobs=300, requests=Requests(SHARES), habits=Habits(fresh=1.0, sweep=5.0)
     )
     workload = source.episode(np.random.default_rng(1))
-    asked = {}
+    asked: dict[tuple[str, str], set[tuple[int, float]]] = {}
     for name, user, row in zip(workload.names, workload.users, workload.jobs, strict=True):
         asked.setdefault((name, user), set()).add((int(row["model"]), float(row["time_limit"])))
     assert {len(each) for each in asked.values()} == {1}

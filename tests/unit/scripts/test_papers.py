@@ -15,7 +15,6 @@ from murmuration.home import ROOT
 SMALLEST = {
     "rubick.prediction_error": (),
     "rubick.scheduling": ("variants=[base]",),
-    "rubick.choice": ("num_workloads=4", "gates=[0.9]", "patiences=[600.0]"),
     "elastic_dp.against_fixed_batch": ("num_gpus=[40]", "patterns=[bursty]", "num_workloads=1"),
     "gavel.space_sharing": ("arrivals_per_hour=[4.8]",),
     "pollux.eight_workloads": ("schedulers=[Optimus]", "workloads=[6]"),

@@ -42,7 +42,7 @@ class Rubick:
     runs as long again. The paper's threshold is remembered as 0.97 at d = 78 s (unconfirmed), one change per 2,600 s;
     this equals 0.9 at the artifact's 260 s. Starvation, the rule that only starved jobs stop others, and the rule of
     growth are ours. `gate` and `patience` are the best of nine pairs, gate 0.8 to 0.95 and patience 600 s to 3,600 s,
-    on random workloads without the public traces (`papers.rubick.choice`).
+    on random workloads without the public traces (`papers.rubick.choice` at commit 5b54fac).
 
     Args:
         planner: proposes plans, for example `envs.performance.RubickModel`; where it is None or does not know a job's

@@ -23,7 +23,8 @@ from murmuration.reports.page import task_table
 
 NO_TASK = "none"
 TASKS = [name for name in list_choices("task") if name != NO_TASK]
-MOST_ROWS = 10  # of a table in `docs/tasks.md`
+MOST_ROWS = 6  # of a table in `docs/tasks.md`
+LEFT_OUT = ("unfinished", "wait", "rho", "GPUs", "queue", "by cores", "by memory", "by network")  # columns
 MARKERS = "<!-- table {name} -->\n", "<!-- end of table {name} -->"
 
 
@@ -137,17 +138,22 @@ def collect_tables(runs: Iterable[Path]) -> dict[str, str]:
 
 
 def short_table(table: str) -> str:
-    """Return a task's table with its first `MOST_ROWS` schedulers, strict FIFO and the lower bounds.
+    """Return a task's table without `LEFT_OUT`: its first `MOST_ROWS` schedulers, strict FIFO and the lower bounds.
 
     `scripts/compare.py task=<task> scheduler=[] recorded=true` prints all of it.
     """
-    lines, schedulers = list[str](), 0
+    lines, schedulers, shown = list[str](), 0, list[int]()
     for line in table.splitlines():
-        name, *_ = line.split("|")[1].split() if line.startswith("| ") else [""]  # without a mark
-        is_scheduler = name not in ("", "scheduler", "---", "lower")  # "lower bound", perhaps with more words
+        if not line.startswith("| "):
+            lines.append(line)
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        shown = shown or [at for at, head in enumerate(cells) if head not in LEFT_OUT]
+        name, *_ = cells[0].split()  # without a mark
+        is_scheduler = name not in ("scheduler", "---", "lower")  # "lower bound", perhaps with more words
         schedulers += is_scheduler
         if not is_scheduler or schedulers <= MOST_ROWS or name == "fifo":
-            lines.append(line)
+            lines.append(f"| {' | '.join(cells[at] for at in shown)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,7 @@ TARGETS: tuple[str, ...] = (
     "",
 )
 TARGETS += ("runpy.run_path", "envs.simulation.Scenario.__init__", "papers.maifs.improvements", "subprocess.Popen")
-TARGETS += ("papers.sampling_matching.report.jct_gap", "murmuration.runs.commands.os.system", "..", "a" * 5000)
+TARGETS += ("papers.sia.experiment.sia_workloads", "murmuration.runs.commands.os.system", "..", "a" * 5000)
 REFERENCES = (
     "${oc.env:HOME}",
     "x${oc.env:HOME}y",

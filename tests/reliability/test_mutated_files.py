@@ -46,7 +46,7 @@ RUNS = {
     "bidding": ("train", ["experiment=bidding_mix"], "[]"),
     "trace": ("compare", TRACE, "[tiresias]"),
 }
-SHIPPED = ("anywhere", "bids-64", "bids-mix", "bids-philly", "bids-planner", "bids-unknown", "bids-users")
+SHIPPED = ("anywhere", "bids-64", "bids-mix", "bids-philly", "bids-unknown", "bids-users")
 FIGURES = {"schedulers": [{"scheduler": "fifo", "mean_jct": 5.0, "makespan": 9}], "seed": 0}
 BEGAN = {"script": "evaluate", "packages": {"numpy": "2"}, "git": None, "checkpoint": {"/no/such/policy.json": "0"}}
 

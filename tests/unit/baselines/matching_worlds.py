@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from baselines.sampling_matching.problem import Problem, compute_completion_seconds, objective, problem, ring_overhead
-from envs.types import FloatArray, IntArray, MurmurationError
-from papers.sampling_matching.clearing import clear_by_assignment
+from envs.types import FloatArray, IntArray
 
 
 def paper_problem(seed: int, jobs: int, workers: int, *, link_gb_s: float = 12.5, may_idle: bool = False) -> Problem:
@@ -87,6 +87,20 @@ def throughput_slowly(made: Problem, job: int, size: int, worker_type: int) -> f
     return float(made.throughputs[job, 0, at, worker_type] or made.throughputs[job, -1, at, worker_type])
 
 
+def assign_slowly(values: FloatArray, sizes: IntArray, supply: IntArray) -> IntArray | None:
+    """Counts of largest total value, by an assignment with one buyer per wanted worker; None if jobs stay unserved."""
+    buyers, sellers = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.arange(len(supply)), supply)
+    if len(buyers) > len(sellers):
+        return None
+    try:
+        rows, columns = linear_sum_assignment(values[buyers][:, sellers], maximize=True)
+    except ValueError:  # infeasible
+        return None
+    counts = np.zeros(values.shape, np.int64)
+    np.add.at(counts, (buyers[rows], sellers[columns]), 1)
+    return counts
+
+
 def match_category_slowly(made: Problem, sizes: IntArray, solves: int, plain: bool) -> float:
     """A weighted assignment, revalued by its own outcome, with exact assignments."""
     jobs, num_types = made.present.shape
@@ -99,9 +113,8 @@ def match_category_slowly(made: Problem, sizes: IntArray, solves: int, plain: bo
     for _ in range(solves):
         scale = made.weight * made.work / np.maximum(gang_throughputs, 1e-100) ** 2
         worth = throughputs if plain else throughputs * scale[:, None]
-        try:
-            counts = clear_by_assignment(np.where(able, worth, -np.inf), sizes, made.supply).counts
-        except MurmurationError:
+        counts = assign_slowly(np.where(able, worth, -np.inf), sizes, made.supply)
+        if counts is None:
             return np.inf
         if (value := objective(made, counts)) >= best:
             break

@@ -22,8 +22,7 @@ from baselines.sampling_matching.search import (
 )
 from envs.metrics import jain_index
 from envs.types import MurmurationError
-from papers.sampling_matching.exact import every_split
-from papers.sampling_matching.instances import FAST_LINKS, SLOW_LINKS, draw
+from tests.unit.baselines.matching_optima import FAST_LINKS, SLOW_LINKS, draw, every_split
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem
 
 PAPER_GAP = 0.0204
@@ -95,7 +94,7 @@ def test_no_matching_beats_the_optimum_and_the_best_is_no_worse_than_its_parts(s
     if able:
         whole = [matching for matching in able if made.may_idle or matching.counts.sum() == made.assigned]
         if whole:  # else some workers fit no job, so not all can be assigned
-            assert min(matching.worth for matching in whole) >= every_split(made).worth - 1e-6
+            assert min(matching.worth for matching in whole) >= every_split(made) - 1e-6
         parts = [matchings["greedy"], improve_by_exchanges(made, matchings["sampled"])]
         parts += [matchings["present"]] if made.present.any() else []
         assert matchings["best"].worth <= min(matching.worth for matching in parts)
@@ -164,8 +163,8 @@ def test_the_gap_is_within_the_papers(jobs, workers):
     """Means over 40 instances with measured throughputs: sampling is within 2.04 %, with growth within half of it."""
     gaps = []
     for seed in range(40):
-        made = draw(np.random.default_rng(seed), jobs, workers, FAST_LINKS, alike=False).problem
-        best = every_split(made).worth
+        made = draw(np.random.default_rng(seed), jobs, workers, FAST_LINKS, alike=False)
+        best = every_split(made)
         rng = np.random.default_rng(seed)
         gaps.append(
             [sampled_matching(made, rng, Sampling()).worth / best, best_matching(made, rng, Sampling()).worth / best]
@@ -179,8 +178,8 @@ def test_growth_helps_if_sampling_fails():
     """If communication dominates, sampling by workload is far off, but the best of both is not."""
     rows = []
     for seed in range(20):
-        made = draw(np.random.default_rng(seed), 4, 12, SLOW_LINKS, alike=False).problem
-        best, rng = every_split(made).worth, np.random.default_rng(seed)
+        made = draw(np.random.default_rng(seed), 4, 12, SLOW_LINKS, alike=False)
+        best, rng = every_split(made), np.random.default_rng(seed)
         naive = sampled_matching(made, rng, Sampling(order="workload", spread=1.0)).worth
         rows.append([naive / best, best_matching(made, rng, Sampling()).worth / best])
     naive, both = np.mean(rows, axis=0) - 1
@@ -190,7 +189,7 @@ def test_growth_helps_if_sampling_fails():
 
 def test_a_matching_for_two_hundred_jobs_on_a_thousand_gpus():
     """Every job gets a worker and no worker is left; scripts/reproduce.py measures the time."""
-    made = draw(np.random.default_rng(0), 200, 1000, FAST_LINKS, alike=True).problem
+    made = draw(np.random.default_rng(0), 200, 1000, FAST_LINKS, alike=True)
     matching = best_matching(made, np.random.default_rng(0), Sampling(samples=10))
     assert (matching.counts.sum(axis=0) == made.supply).all()
     assert (matching.counts.sum(axis=1) >= 1).all()

@@ -5,16 +5,17 @@ import sys
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from murmuration.config.choices import CONF
+from murmuration.config.describe import describe_reproduction
+from murmuration.config.errors import ChoiceError
 from murmuration.home import ROOT
 
 SMALLEST = {
     "rubick.prediction_error": (),
     "rubick.scheduling": ("variants=[base]",),
-    "rubick.choice": ("num_workloads=4", "gates=[0.9]", "patiences=[600.0]"),
     "elastic_dp.against_fixed_batch": ("num_gpus=[40]", "patterns=[bursty]", "num_workloads=1"),
-    "sampling_matching.jct_gap": ("instances=2",),
     "gavel.space_sharing": ("arrivals_per_hour=[4.8]",),
     "pollux.eight_workloads": ("schedulers=[Optimus]", "workloads=[6]"),
     "sia.sia_workloads": ("families=[philly]", "schedulers=['Gavel, steps/s']", "most_workloads=1"),
@@ -47,3 +48,16 @@ def test_a_table_is_repeated_at_its_smallest_setting(name, real_data, tmp_path):
     assert last.startswith("run: ")
     assert any(letter.isdigit() for line in table for letter in line)
     assert any(path.suffix in (".csv", ".html", ".json") for path in (tmp_path / "run").iterdir())
+
+
+def test_a_paper_alone_names_its_first_table():
+    def chosen(paper, table):
+        content = OmegaConf.load(CONF / "reproduce.yaml")
+        own = {"paper": paper, "table": table, "data": ""}
+        return describe_reproduction(OmegaConf.create({"tables": content.tables, **own})).table.values["_target_"]
+
+    assert chosen("synergy", None).endswith("mechanisms")
+    assert chosen("rubick", "prediction_error").endswith("prediction_error")
+    for paper, table, said in (("synerg", None, "did you mean synergy"), ("rubick", "x", "no such table")):
+        with pytest.raises(ChoiceError, match=said):
+            chosen(paper, table)

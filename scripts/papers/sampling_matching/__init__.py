@@ -1,1 +1,0 @@
-"""The experiments of sampling-based matching: random instances, exact optima, bounds and the tables of gaps."""

@@ -1,7 +1,7 @@
 """Nodes that act at the same time: conflicts, gangs and sub-rounds, worked by hand and against the reference."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -162,8 +162,8 @@ def test_compiled_code_and_torch_choose_alike(temperature):
     assert jcts[0] == jcts[1]
     if temperature == 0.0:
         return
-    for name in ("num_options", "num_choices", "chosen", "lost", "choice_of", "node_of", "options"):
-        assert np.array_equal(getattr(compiled, name), getattr(in_torch, name)), name
+    for part in ("num_options", "num_choices", "chosen", "lost", "choice_of", "node_of", "options"):
+        assert np.array_equal(getattr(compiled, part), getattr(in_torch, part)), part
     assert np.allclose(compiled.log_probability, in_torch.log_probability, atol=1e-5)
     assert compiled.num_choices.sum() == len(compiled.chosen) > compiled.num_decisions
     assert 0 < compiled.lost.sum() < len(compiled.lost)
@@ -206,25 +206,55 @@ def best(scores: np.ndarray, own: np.ndarray) -> int:
     return int(np.where(own, scores, -np.inf).argmax()) if own.any() else -1
 
 
-def test_a_node_is_shown_whom_it_shares_jobs_with():
-    made = OptionEnv(Setup(nodes(1, 1, 3), IdealModel()), Fixed(jobs_like((0, 1, 9), (0, 3, 9))), TOGETHER)
+@pytest.mark.parametrize("most", [2, 32])
+def test_the_graph_links_nodes_that_want_the_same_jobs(most):
+    """In observations, in the joint state and as a whole, as worked out job by job."""
+    workload = jobs_like(*((7.0 * job, 1 + job % 5, 40.0, 1, 6) for job in range(12)))
+    rules = replace(TOGETHER, changes="move", contested="drawn")
+    setup = Setup(nodes(2, 4, 1, 2), IdealModel())
+    made = OptionEnv(setup, Fixed(workload), rules, max_options=6, max_neighbours=most)
     observations, _ = made.reset(seed=0)
-    assert observations["node_0"]["edges"].tolist() == [0, 1, 1]
-    assert observations["node_2"]["edges"].tolist() == [1, 1, 0]
+    rng, cut, partly = np.random.default_rng(0), 0, 0
+    while made.agents:
+        options, state = made.batch.options(), made.state_parts(made.state())
+        wants = [{int(row) for row in options.job_of[options.node_of == node] if row >= 0} for node in range(4)]
+        between, jobs = made.coordination_graph()
+        assert set(zip(*jobs.tolist(), strict=True)) == {(node, row) for node in range(4) for row in wants[node]}
+        for node, agent in enumerate(made.agents):
+            seen: dict[str, Any] = observations[agent]
+            linked = [(node + k) % 4 for k in (1, 2, 3) if wants[node] & wants[(node + k) % 4]]
+            assert between[0, between[1] == node].tolist() == linked
+            assert seen["edges"].tolist() == state["edges"][node].tolist() == (linked + [-1] * 32)[:most]
+            assert np.array_equal(seen["option_jobs"], state["option_jobs"][node])
+            assert np.array_equal(seen["option_jobs"] >= 0, seen["jobs"].any(axis=1))
+            for row, job in zip(seen["option_jobs"], seen["jobs"], strict=True):
+                assert row < 0 or np.array_equal(state["jobs"][row], job)
+            assert np.array_equal(state["nodes"][node], seen["node"])
+            cut, partly = cut + (len(linked) > most), partly + (0 < len(linked) < 3)
+        actions = {agent: rng.choice(np.flatnonzero(seen["action_mask"])) for agent, seen in observations.items()}
+        observations, *_ = made.step(actions)
+    assert partly > 10
+    assert (cut > 10) == (most == 2)
 
 
-def test_a_node_with_a_view_of_its_own_sees_nothing_of_the_cluster():
-    """What happens on other nodes changes nothing that a node sees of itself, its options and their jobs."""
-    seen = []
-    for other in (8, 2):
-        made = OptionEnv(
-            Setup(nodes(1, other), IdealModel()), Fixed(jobs_like((0, 1, 9))), replace(TOGETHER, view="own")
-        )
-        observations, _ = made.reset(seed=0)
-        seen.append(observations["node_0"])
-    assert not seen[0]["cluster"].any()
-    shown = [OPTION_COLUMNS.index(name) for name in ("is_start", "run_time", "time_saved", "full", "throughput")]
-    assert np.array_equal(seen[0]["options"][:, shown], seen[1]["options"][:, shown])
+def observed_beside(view: Literal["global", "own"], there: int) -> dict[str, np.ndarray]:
+    """What node 0 sees in the second sub-round, after a third node was given so many GPUs for a job."""
+    workload = jobs_like((0, 1, 9), (0, 1, 50, 1, 4), (0, 1, 9))
+    rules = replace(TOGETHER, view=view, contested="drawn", losers="nothing")
+    made = OptionEnv(Setup(nodes(2, 1, 8), IdealModel()), Fixed(workload), rules, illegal="raise")
+    made.reset(seed=0)
+    own = [[option for option in listed(made.batch) if option[2] == node] for node in range(3)]
+    wanted = (START, 0, 0, 1), (START, 0, 1, 1), (START, 1, 2, there)
+    made.step({f"node_{node}": 1 + own[node].index(option) for node, option in enumerate(wanted)})
+    return made._observations()["node_0"]
+
+
+@pytest.mark.parametrize("view", ["global", "own"])
+def test_a_node_with_a_view_of_its_own_sees_nothing_of_the_others(view):
+    """In the whole observation, what a third node does changes nothing; a global view has the cluster's row."""
+    one, other = observed_beside(view, 1), observed_beside(view, 4)
+    differing = {name for name in one if not np.array_equal(one[name], other[name])}
+    assert differing == (set() if view == "own" else {"cluster"})
 
 
 def test_a_node_hears_of_each_job_how_much_the_others_want_it():

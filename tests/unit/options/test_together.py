@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from agents.networks.decisions import Decisions
-from agents.networks.option_claims import hear_claims
+from agents.networks.option_claims import OptionClaims, hear_claims
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
 from agents.policies.options.tape import MOMENTS
-from envs.options import OptionBatch, OptionEnv, OptionRules, OptionVectorEnv, env
+from envs.options import OptionBatch, OptionEnv, OptionRules, OptionSpec, OptionVectorEnv, env
 from envs.options.columns import JOIN, NUM_OPTION_COLUMNS, OPTION_COLUMNS, START, WAIT
 from envs.options.rules import CHANGES
 from envs.performance import IdealModel
@@ -147,10 +147,24 @@ def test_what_nodes_cannot_do_at_once_is_refused():
         OptionRules(turn="together", tune=True)
 
 
+def claims_of(seed: int = 0) -> OptionClaims:
+    """A network whose messages count."""
+    torch.manual_seed(seed)
+    network = OptionClaims(OptionSpec(), width=8, rounds=2, reluctance=2.0)
+    with torch.no_grad():
+        for value in network.parameters():
+            value.add_(0.3 * torch.randn_like(value))
+    return network
+
+
+MAKERS = {"scorer": scorer_of, "claims": claims_of}
+
+
+@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_compiled_code_and_torch_choose_alike(temperature):
+def test_compiled_code_and_torch_choose_alike(name, temperature):
     """The same choices, probabilities and lost claims, so that the same is learnt from both."""
-    task, network = small_task("move"), scorer_of()
+    task, network = small_task("move"), MAKERS[name]()
     rules = replace(TOGETHER, changes="move", ranks=True, losers="next_best", subrounds=2)
     workload = task.source.episode(np.random.default_rng(0), "train")
     lessons, jcts = [], []
@@ -289,11 +303,22 @@ def test_one_agent_for_all_nodes_is_refused():
         OptionVectorEnv(Setup(nodes(1), IdealModel()), Fixed(jobs_like((0, 1, 9))), 1, TOGETHER)
 
 
+def test_messages_change_what_is_chosen():
+    """Without them the scores of the network with claims are others, so that equal choices say something."""
+    network, silent = claims_of(), claims_of()
+    silent.rounds = 0
+    task = small_task("move").under(replace(TOGETHER, changes="move", subrounds=2))
+    workload = task.source.episode(np.random.default_rng(0), "train")
+    jcts = [Player(task.batch(1)).play([workload], OnlyInTorch(each), [1])[0] for each in (network, silent)]
+    assert jcts[0] != jcts[1]
+
+
+@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("is_compiled", [True, False])
-def test_the_scheduler_leaves_the_log_of_the_environment(is_compiled):
+def test_the_scheduler_leaves_the_log_of_the_environment(name, is_compiled):
     for seed in (3, 8, 11):
         rules = replace(TOGETHER, changes="move", ranks=True, losers="next_best", contested="drawn", subrounds=2)
-        network = scorer_of(seed)
+        network = MAKERS[name](seed)
         log, result = both(without_chance(seed), network if is_compiled else OnlyInTorch(network), rules)
         assert result.log == log
         assert result.counters["claims"] > 0

@@ -67,7 +67,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
     options, `jobs` [1 + max_options, F_job] the job of each, `cluster` [F_cluster] the shared features, and int8[1 +
     max_options], 1 for choices that are allowed: `action_mask` where an action is one number, else `mask`. Where nodes
     act together, `infos[agent]["lost"]` is 1 after a claim that got nothing, and the coordination graph is part of the
-    observation: `edges` int64[max_neighbours] names other nodes with an option for the same job, those that follow by
+    observation: `edges` int64[max_links] names other nodes with an option for the same job, those that follow by
     index first, and `option_jobs` int64[1 + max_options] the job of each choice; -1 stands behind them and for none.
     Jobs are numbered as in `state`, and with `view="own"` as the node sees them. `coordination_graph` returns both
     graphs as a whole. `envs.options.columns` explains the features.
@@ -83,7 +83,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         rules: see its class.
         reward: see its class.
         max_options: of each node.
-        max_neighbours: nodes to which an observation can link each node.
+        max_links: nodes to which an observation can link each node.
     """
 
     metadata: ClassVar[dict[str, Any]] = {**NodeParallelEnv.metadata, "name": "options_v0"}
@@ -102,11 +102,11 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         illegal: Illegal = "nothing",
         illegal_penalty: float = 0.0,
         max_options: int = 128,
-        max_neighbours: int = 32,
+        max_links: int = 32,
     ) -> None:
         super().__init__(setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty)
-        check_room(max_options=max_options, max_neighbours=max_neighbours)
-        self.rules, self.max_options, self.max_neighbours = rules or OptionRules(), max_options, max_neighbours
+        check_room(max_options=max_options, max_links=max_links)
+        self.rules, self.max_options, self.max_links = rules or OptionRules(), max_options, max_links
         self._options: ListedOptions | None = None
         self._own: list[IntArray] = []  # the places of each node's options among all
         self._waiting: list[int] = []  # the place of each node's waiting, -1 where it is not offered
@@ -187,7 +187,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
 
     def _graph_spaces(self) -> dict[str, spaces.Box]:
         most = {"edges": self.cluster.num_nodes, "option_jobs": most_jobs(self.batch)}
-        room = {"edges": self.max_neighbours, "option_jobs": 1 + self.max_options}
+        room = {"edges": self.max_links, "option_jobs": 1 + self.max_options}
         return {name: spaces.Box(-1, count - 1, (room[name],), np.int64) for name, count in most.items()}
 
     def _action_space(self, rows: int) -> AgentSpace:
@@ -304,11 +304,11 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         return linked_nodes(wanted, np.array([self.cluster.num_nodes])), wanted
 
     def _graph(self) -> tuple[IntArray, IntArray]:
-        """Return int64[num_nodes, max_neighbours] and int64[num_nodes, 1 + max_options], -1 where there is none."""
+        """Return int64[num_nodes, max_links] and int64[num_nodes, 1 + max_options], -1 where there is none."""
         options, count = self._present, self.cluster.num_nodes
         wanted = wanted_jobs(options.node_of, options.job_of)
-        sources, targets = linked_nodes(wanted, np.array([count]), self.max_neighbours)
-        edges, jobs_of = np.full((count, self.max_neighbours), -1), np.full((count, 1 + self.max_options), -1)
+        sources, targets = linked_nodes(wanted, np.array([count]), self.max_links)
+        edges, jobs_of = np.full((count, self.max_links), -1), np.full((count, 1 + self.max_options), -1)
         edges[targets, np.arange(len(targets)) - starts(targets, count)[targets]] = sources
         for n, own in enumerate(self._own):
             own = own[: self.max_options]
@@ -343,7 +343,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
 
     def _state_shapes(self) -> dict[str, tuple[int, ...]]:
         nodes = self.cluster.num_nodes
-        graph = {"edges": (nodes, self.max_neighbours), "option_jobs": (nodes, 1 + self.max_options)}
+        graph = {"edges": (nodes, self.max_links), "option_jobs": (nodes, 1 + self.max_options)}
         return {**state_shapes(self.batch), **(graph if self.acts_together else {})}
 
     def _state_size(self) -> int:

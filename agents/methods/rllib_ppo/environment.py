@@ -18,7 +18,7 @@ HOUR = 3600.0
 class NodesOfRLlib(MultiAgentEnv):
     """`OptionEnv` for RLlib. Only nodes that have options are asked; the others wait.
 
-    An observation is that of `OptionEnv` with the rows of the nodes that `edges` names (`neighbours`), and where the
+    An observation is that of `OptionEnv` with the rows of the nodes that `edges` names (`linked`), and where the
     critic is central the rows of the joint `state`. The return of an episode is the environment's, divided by the jobs
     of an episode and by an hour.
 
@@ -49,9 +49,9 @@ class NodesOfRLlib(MultiAgentEnv):
 
     def _space(self) -> spaces.Dict:
         own = self._now.observation_space(self._now.possible_agents[0])
-        neighbours = option_features_box(self._now.max_neighbours, OptionSpec().node_features)
+        linked = option_features_box(self._now.max_links, OptionSpec().node_features)
         state = {"state": option_features_box(self.state_size)} if self._central else {}
-        return spaces.Dict({**own.spaces, "neighbours": neighbours, **state})
+        return spaces.Dict({**own.spaces, "linked": linked, **state})
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin an episode: the tasks in turn, each with a fresh workload."""
@@ -77,7 +77,7 @@ class NodesOfRLlib(MultiAgentEnv):
         edges = np.array([seen["edges"] for seen in self._observations.values()])
         heard = np.where(edges[:, :, None] >= 0, nodes[edges], 0.0)
         return {
-            agent: {**seen, "neighbours": rows, **state}
+            agent: {**seen, "linked": rows, **state}
             for (agent, seen), rows in zip(self._observations.items(), heard, strict=True)
             if everybody or seen["action_mask"][1:].any()
         }

@@ -39,7 +39,7 @@ class NodeModule(TorchRLModule, ValueFunctionAPI):
         allowed, decisions = seen["action_mask"] > 0, decisions_of(seen)
         if isinstance(self.network, EdgeAttention):
             heard = seen["edges"] >= 0
-            scores = self.network.scores_among(decisions, seen["neighbours"][heard], torch.nonzero(heard)[:, 0])
+            scores = self.network.scores_among(decisions, seen["linked"][heard], torch.nonzero(heard)[:, 0])
         else:
             scores = self.network.scores(decisions)
         logits = torch.full(allowed.shape, FORBIDDEN)

@@ -100,7 +100,7 @@ def exchange_claims(a: OptionArrays, m: MessageArrays, scores: FloatArray) -> No
         for n in range(len(a.nodes)):
             tell_claims(a, m, n, scores)
         for n in range(len(a.nodes)):
-            hear_claims(a, m, n, scores)
+            correct_scores(a, m, n, scores)
 
 
 @leaf
@@ -133,7 +133,7 @@ def tell_claims(a: OptionArrays, m: MessageArrays, n: int, scores: FloatArray) -
 
 
 @leaf
-def hear_claims(a: OptionArrays, m: MessageArrays, n: int, scores: FloatArray) -> None:
+def correct_scores(a: OptionArrays, m: MessageArrays, n: int, scores: FloatArray) -> None:
     """Correct the scores of a node's options by what it hears of their jobs."""
     option, end = a.joint.first[n], a.joint.first[n + 1]
     while option < end:

@@ -226,7 +226,7 @@ def test_the_graph_links_nodes_that_want_the_same_jobs(most):
     workload = jobs_like(*((7.0 * job, 1 + job % 5, 40.0, 1, 6) for job in range(12)))
     rules = replace(TOGETHER, changes="move", contested="drawn")
     setup = Setup(nodes(2, 4, 1, 2), IdealModel())
-    made = OptionEnv(setup, Fixed(workload), rules, max_options=6, max_neighbours=most)
+    made = OptionEnv(setup, Fixed(workload), rules, max_options=6, max_links=most)
     observations, _ = made.reset(seed=0)
     rng, cut, partly = np.random.default_rng(0), 0, 0
     while made.agents:

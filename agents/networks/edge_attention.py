@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from agents.networks.decisions import Decisions
-from agents.networks.graph import start_at_zero
-from agents.networks.option_attention import OptionAttention, coordination_graph, places
+from agents.networks.graph import softmax_by_target, start_at_zero
+from agents.networks.option_attention import OptionAttention, coordination_graph
 from envs.options import OptionSpec
 from envs.options.columns import JOB_RUNS, OPTION_START
 
@@ -42,33 +42,31 @@ class EdgeAttention(OptionAttention):
 
     def scores(self, decisions: Decisions) -> Tensor:
         """Return float32[M], the score of every option."""
-        place, width = places(decisions.node_decision, decisions.num_decisions)
-        allowed = coordination_graph(decisions, place, width) & ~torch.eye(width, dtype=torch.bool)
-        rows = torch.zeros(decisions.num_decisions, width, decisions.nodes.shape[1])
-        rows[decisions.node_decision, place] = decisions.nodes
-        return self.scores_among(decisions, rows[decisions.node_decision], allowed[decisions.node_decision, place])
+        heard, hearing = coordination_graph(decisions)
+        return self.scores_among(decisions, decisions.nodes[heard], hearing)
 
-    def scores_among(self, decisions: Decisions, rows: Tensor, edges: Tensor) -> Tensor:
+    def scores_among(self, decisions: Decisions, rows: Tensor, hearing: Tensor) -> Tensor:
         """Return float32[M], the score of every option.
 
         Args:
             decisions: the decisions.
-            rows: float32[N, W, columns], for each node of the decisions the rows of nodes that it might attend to.
-            edges: bool[N, W], those to which it does.
+            rows: float32[E, columns], of each edge the row of the node that is heard.
+            hearing: int64[E], the node of the decisions that attends to it.
         """
         state = self._states(decisions)
         own = self._own(decisions, state)
-        received = torch.cat((own + self._received(own, rows, edges), torch.zeros(1, state.shape[1])))
+        received = torch.cat((own + self._received(own, rows, hearing), torch.zeros(1, state.shape[1])))
         scores: Tensor = self.last(torch.cat((state, received[decisions.node_of]), -1)).squeeze(-1)
         runs = torch.cat((decisions.jobs[:, JOB_RUNS], torch.zeros(1)))[decisions.job_of]
         return scores - self.reluctance * torch.relu(runs - decisions.options[:, OPTION_START])
 
-    def _received(self, own: Tensor, rows: Tensor, edges: Tensor) -> Tensor:
+    def _received(self, own: Tensor, rows: Tensor, hearing: Tensor) -> Tensor:
         """Return float32[N, width], what each node receives; zeros without edges."""
         query = self.query(own).unflatten(-1, (self.heads, -1))
-        key, value = self.key_value(rows).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        scores = torch.einsum("nhd,nwhd->nhw", query, key) / query.shape[-1] ** 0.5
-        weights = scores.masked_fill(~edges[:, None], -1e9).softmax(-1) * edges[:, None]
-        mixed = torch.einsum("nhw,nwhd->nhd", weights, value).flatten(1)
-        found: Tensor = self.out(mixed) * edges.any(-1, keepdim=True)
+        key, value = self.key_value(rows).unflatten(-1, (2, self.heads, -1)).unbind(1)
+        scores = (query[hearing] * key).sum(-1) / query.shape[-1] ** 0.5
+        weights = softmax_by_target(scores, hearing, len(own))
+        mixed = torch.zeros_like(query).index_add(0, hearing, weights[..., None] * value)
+        hears = torch.zeros(len(own), 1).index_fill(0, hearing, 1.0)
+        found: Tensor = self.out(mixed.flatten(1)) * hears
         return found

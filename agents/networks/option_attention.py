@@ -1,5 +1,6 @@
 """The MAIFS policy on options: nodes attend to each other along the dynamic coordination graph."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -7,6 +8,7 @@ from agents.networks.decisions import Decisions
 from agents.networks.graph import start_at_zero
 from envs.options import OptionSpec
 from envs.options.columns import JOB_RUNS, OPTION_START
+from envs.options.graph import linked_nodes, wanted_jobs
 from envs.types import MurmurationError
 
 MIXINGS = ("graph", "dense", "none")
@@ -131,11 +133,14 @@ class OptionAttention(nn.Module):
         place, width = places(decisions.node_decision, decisions.num_decisions)
         padded = torch.zeros(decisions.num_decisions, width, own.shape[1])
         padded[decisions.node_decision, place] = own
-        allowed = coordination_graph(decisions, place, width) if self.mixing == "graph" else None
-        if allowed is None:
-            allowed = torch.zeros(decisions.num_decisions, width, dtype=torch.bool)
-            allowed[decisions.node_decision, place] = True
-            allowed = allowed[:, None, :].expand(-1, width, -1)
+        if self.mixing == "graph":
+            heard, hearing = coordination_graph(decisions)
+            allowed = torch.zeros(decisions.num_decisions, width, width, dtype=torch.bool)
+            allowed[decisions.node_decision[hearing], place[hearing], place[heard]] = True
+        else:
+            there = torch.zeros(decisions.num_decisions, width, dtype=torch.bool)
+            there[decisions.node_decision, place] = True
+            allowed = there[:, None, :].expand(-1, width, -1)
         return padded, allowed | torch.eye(width, dtype=torch.bool), place
 
 
@@ -146,17 +151,8 @@ def places(decision: Tensor, num_decisions: int) -> tuple[Tensor, int]:
     return torch.arange(len(decision)) - first[decision], int(counts.max())
 
 
-def coordination_graph(decisions: Decisions, place: Tensor, width: int) -> Tensor:
-    """Return bool[D, width, width]: which nodes have an option for the same job.
-
-    Args:
-        decisions: the decisions.
-        place: int64[N], see `places`.
-        width: the most nodes of a decision.
-    """
-    owned = (decisions.node_of >= 0) & (decisions.job_of >= 0)
-    job, most = places(decisions.job_decision, decisions.num_decisions)
-    has = torch.zeros(decisions.num_decisions, width, most)
-    node = decisions.node_of[owned]
-    has[decisions.node_decision[node], place[node], job[decisions.job_of[owned]]] = 1.0
-    return has @ has.transpose(1, 2) > 0
+def coordination_graph(decisions: Decisions) -> Tensor:
+    """Return int64[2, E], nodes that are heard and nodes that hear them: those with an option for the same job."""
+    wanted = wanted_jobs(decisions.node_of.numpy(), decisions.job_of.numpy())
+    sizes = np.bincount(decisions.node_decision.numpy(), minlength=decisions.num_decisions)
+    return torch.from_numpy(linked_nodes(wanted, sizes))

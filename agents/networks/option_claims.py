@@ -1,15 +1,45 @@
 """Nodes that tell each other how much they want each job before they choose, along the graph of nodes and jobs."""
 
+from typing import Any, NamedTuple
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from agents.networks.decisions import Decisions, segment_log_softmax
 from agents.networks.option_attention import OptionAttention
+from envs.episodes.candidates import Features
 from envs.options import OptionSpec
 from envs.options.columns import JOB_RUNS, OPTION_START, OPTION_WAIT
 
 NOBODY = -20.0  # the margin of others where nobody else has an option for a job
 NUM_HEARD = 4
+
+
+class ClaimWeights(NamedTuple):
+    """What `OptionClaims` has besides a hidden layer, for compiled code.
+
+    Attributes:
+        rounds: of messages.
+        first_bias, reluctance, last_bias: of first scores, and of corrections.
+        of_state, of_heard: float32[width, width] and float32[NUM_HEARD, width], weights of the correction.
+        bias, output: float32[width].
+    """
+
+    rounds: int
+    first_bias: float
+    reluctance: float
+    last_bias: float
+    of_state: Features
+    of_heard: Features
+    bias: Features
+    output: Features
+
+    @classmethod
+    def none(cls) -> "ClaimWeights":
+        """Return the weights of a network without messages."""
+        nothing = np.zeros((0, 0), np.float32)
+        return cls(0, 0.0, 0.0, 0.0, nothing, nothing, nothing.ravel(), nothing.ravel())
 
 
 class OptionClaims(OptionAttention):
@@ -22,6 +52,7 @@ class OptionClaims(OptionAttention):
        would claim it. A correction of the first score follows from that.
 
     This is a form of max-sum on the graph of nodes and jobs, whose edges are the options; its size is that of the list.
+    Where nodes act together it also acts compiled, see `agents.policies.options.messages`.
 
     Args:
         spec: sizes of the rows.
@@ -55,6 +86,30 @@ class OptionClaims(OptionAttention):
             heard = hear_claims(decisions, found.detach())
             found = first + self.last(torch.cat((state, heard), -1)).squeeze(-1)
         return found
+
+    @torch.no_grad()
+    def flat(self) -> Features:
+        """Return the weights of first scores float32[1, num_weights], as `OptionScorer.flat`."""
+        layers = [layer.weight.T for layer in (self.option, self.job, self.node, self.cluster)]
+        pieces = [*layers, self.option.bias, self.first.weight]
+        return np.concatenate([piece.numpy().ravel() for piece in pieces])[None]
+
+    @torch.no_grad()
+    def claim_weights(self) -> ClaimWeights:
+        """Return the weights of the messages."""
+        layers: Any = self.last
+        hidden, _, correction = layers
+        of_state, of_heard = hidden.weight.T.split((self.first.in_features, NUM_HEARD))
+        return ClaimWeights(
+            self.rounds,
+            float(self.first.bias),
+            float(self.reluctance),
+            float(correction.bias),
+            of_state.numpy(),
+            of_heard.numpy(),
+            hidden.bias.numpy(),
+            correction.weight[0].numpy(),
+        )
 
 
 def hear_claims(decisions: Decisions, scores: Tensor) -> Tensor:

@@ -11,8 +11,9 @@ from torch import Tensor
 from agents.on_options.advantage import cost_to_go, leave_one_out_advantages
 from agents.on_ray.pieces import PieceRunner
 from agents.policies.options.lesson import Lesson
-from agents.policies.options.playing import ActsCompiled, Player
+from agents.policies.options.playing import Player
 from agents.policies.options.tape import MOMENTS, RECORDS, Tape
+from agents.policies.options.weights import acts_compiled
 from agents.problems.options import OptionSetup
 from envs.episodes import Elapsed, Reward
 from envs.options import OptionRules
@@ -67,7 +68,8 @@ class OptionRunner(PieceRunner):
         worlds = sorted({self._setup.world_of(number) for number in numbers})
         together = [[number for number in numbers if self._setup.world_of(number) == world] for world in worlds]
         alone = [[number] for number in numbers]
-        for batch in alone if isinstance(self._network, ActsCompiled) else together:
+        compiled = acts_compiled(self._network, self._setup.rules(iteration).turn)
+        for batch in alone if compiled else together:
             found |= self._play_groups(iteration, batch)
         return found
 

@@ -19,7 +19,8 @@ FlatObservation = npt.NDArray[np.float32] | AgentObservation
 class FlatObservations(BaseParallelWrapper):
     """A PettingZoo environment of this project with one vector as each agent's observation.
 
-    The vector is float32[F]: all parts of the agent's observation except the action mask, in the order of `parts`.
+    The vector is float32[F]: all parts of the agent's observation except the action mask and the numbers of nodes and
+    jobs (int64, the coordination graph), which are no quantities, in the order of `parts`.
     `gymnasium.spaces.unflatten(env.parts(agent), vector)` gives the parts back. Actions, rewards, infos, `state` and
     everything else are those of the wrapped environment.
 
@@ -53,7 +54,8 @@ class FlatObservations(BaseParallelWrapper):
     def _add_spaces(self, agent: str, whole: spaces.Space[Any]) -> None:
         if not isinstance(whole, spaces.Dict):
             raise MurmurationError(f"the observation of {agent} is {whole}; only dicts of arrays can be made flat")
-        self._parts[agent] = spaces.Dict({name: space for name, space in whole.items() if name != MASK})
+        shown = {name: space for name, space in whole.items() if name != MASK and space.dtype != np.int64}
+        self._parts[agent] = spaces.Dict(shown)
         flat = spaces.flatten_space(self._parts[agent])
         assert isinstance(flat, spaces.Box)
         self._spaces[agent] = flat
@@ -104,7 +106,7 @@ class FlatObservations(BaseParallelWrapper):
         return {agent: {**info, **_mask_of(observations.get(agent, {}))} for agent, info in infos.items()}
 
     def _vector(self, agent: str, seen: AgentObservation) -> npt.NDArray[np.float32]:
-        vector = spaces.flatten(self._parts[agent], seen)
+        vector = spaces.flatten(self._parts[agent], {name: seen[name] for name in self._parts[agent]})
         assert isinstance(vector, np.ndarray)
         return vector
 

@@ -1,5 +1,6 @@
 """The PettingZoo forms of the options environment: one agent per node."""
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -17,15 +18,17 @@ from envs.episodes.standard import as_turns
 from envs.options.arrays import OPTION_ACTION
 from envs.options.batch import ListedOptions, OptionBatch
 from envs.options.columns import WAIT
+from envs.options.graph import linked_nodes, starts, wanted_jobs
 from envs.options.padding import (
-    check_max_options,
+    check_room,
     job_rows,
     joint_state,
     mask_box,
+    most_jobs,
     option_features_box,
     padded_mask,
     padded_rows,
-    state_size,
+    state_shapes,
 )
 from envs.options.rules import OptionRules
 from envs.options.spec import OptionSpec
@@ -63,9 +66,11 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
     Observation of an agent: `node` [F_node] this node, `options` [1 + max_options, F_option] waiting and this node's
     options, `jobs` [1 + max_options, F_job] the job of each, `cluster` [F_cluster] the shared features, and int8[1 +
     max_options], 1 for choices that are allowed: `action_mask` where an action is one number, else `mask`. Where nodes
-    act together, `edges` int8[num_nodes] is 1 for other nodes with an option for the same job, the edges of the
-    coordination graph, and `infos[agent]["lost"]` is 1 after a claim that got nothing. `envs.options.columns` explains
-    the features.
+    act together, `infos[agent]["lost"]` is 1 after a claim that got nothing, and the coordination graph is part of the
+    observation: `edges` int64[max_links] names other nodes with an option for the same job, those that follow by
+    index first, and `option_jobs` int64[1 + max_options] the job of each choice; -1 stands behind them and for none.
+    Jobs are numbered as in `state`, and with `view="own"` as the node sees them. `coordination_graph` returns both
+    graphs as a whole. `envs.options.columns` explains the features.
 
     Options are in the order of `envs.options.listing`. Those of a node beyond the first `max_options` cannot be chosen;
     `infos[agent]["left_out"]` has their number. `infos[agent]` also holds `time` (s), `elapsed` (s in this step),
@@ -78,6 +83,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         rules: see its class.
         reward: see its class.
         max_options: of each node.
+        max_links: nodes to which an observation can link each node.
     """
 
     metadata: ClassVar[dict[str, Any]] = {**NodeParallelEnv.metadata, "name": "options_v0"}
@@ -96,10 +102,11 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         illegal: Illegal = "nothing",
         illegal_penalty: float = 0.0,
         max_options: int = 128,
+        max_links: int = 32,
     ) -> None:
         super().__init__(setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty)
-        check_max_options(max_options)
-        self.rules, self.max_options = rules or OptionRules(), max_options
+        check_room(max_options=max_options, max_links=max_links)
+        self.rules, self.max_options, self.max_links = rules or OptionRules(), max_options, max_links
         self._options: ListedOptions | None = None
         self._own: list[IntArray] = []  # the places of each node's options among all
         self._waiting: list[int] = []  # the place of each node's waiting, -1 where it is not offered
@@ -171,12 +178,17 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
                     "jobs": option_features_box(rows, spec.job_features),
                     "cluster": option_features_box(spec.cluster_features),
                     self.mask_name: mask_box(rows),
-                    **({"edges": mask_box(self.cluster.num_nodes)} if self.acts_together else {}),
+                    **(self._graph_spaces() if self.acts_together else {}),
                 }
             )
             for agent in self.possible_agents
         }
         return observation, {agent: self._action_space(rows) for agent in self.possible_agents}
+
+    def _graph_spaces(self) -> dict[str, spaces.Box]:
+        most = {"edges": self.cluster.num_nodes, "option_jobs": most_jobs(self.batch)}
+        room = {"edges": self.max_links, "option_jobs": 1 + self.max_options}
+        return {name: spaces.Box(-1, count - 1, (room[name],), np.int64) for name, count in most.items()}
 
     def _action_space(self, rows: int) -> AgentSpace:
         choice: spaces.Discrete[np.int64] = spaces.Discrete(rows)
@@ -260,7 +272,6 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
     def _observations(self) -> dict[str, AgentObservation]:
         options, rows = self._present, 1 + self.max_options
         found: dict[str, AgentObservation] = {}
-        edges = shared_jobs(options, self.cluster.num_nodes)
         for n, agent in enumerate(self.possible_agents):
             own = self._own[n][: self.max_options]
             shown = np.zeros((1 + len(own), options.options.shape[1]), np.float32)
@@ -275,9 +286,34 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
                 "cluster": options.cluster.copy(),
                 self.mask_name: self._mask(n),
             }
-            if self.acts_together:
-                found[agent]["edges"] = edges[n]
+        if self.acts_together:
+            edges, jobs_of = self._graph()
+            for n, agent in enumerate(self.possible_agents):
+                found[agent]["edges"] = edges[n].copy()
+                found[agent]["option_jobs"] = renumbered(jobs_of[n]) if self.rules.view == "own" else jobs_of[n].copy()
         return found
+
+    def coordination_graph(self) -> tuple[IntArray, IntArray]:
+        """Return the graphs of this decision, without padding.
+
+        Returns:
+            int64[2, E], sources and targets of the links between nodes, and int64[2, P], nodes and the rows of the jobs
+            in `state` for which they have options.
+        """
+        wanted = wanted_jobs(self._present.node_of, self._present.job_of)
+        return linked_nodes(wanted, np.array([self.cluster.num_nodes])), wanted
+
+    def _graph(self) -> tuple[IntArray, IntArray]:
+        """Return int64[num_nodes, max_links] and int64[num_nodes, 1 + max_options], -1 where there is none."""
+        options, count = self._present, self.cluster.num_nodes
+        wanted = wanted_jobs(options.node_of, options.job_of)
+        sources, targets = linked_nodes(wanted, np.array([count]), self.max_links)
+        edges, jobs_of = np.full((count, self.max_links), -1), np.full((count, 1 + self.max_options), -1)
+        edges[targets, np.arange(len(targets)) - starts(targets, count)[targets]] = sources
+        for n, own in enumerate(self._own):
+            own = own[: self.max_options]
+            jobs_of[n, 1 : 1 + len(own)] = options.job_of[own]
+        return edges, jobs_of
 
     def _counters(self) -> dict[str, int]:
         counters = self.batch.counters()
@@ -288,20 +324,36 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         return {"left_out": max(len(self._own[n]) - self.max_options, 0), **lost}
 
     def state(self) -> npt.NDArray[np.float32]:
-        """Return float32[...]: nodes, jobs and the cluster, flat, for central critics."""
-        return joint_state(self.batch, self._present)
+        """Return float32[...]: nodes, jobs and the cluster, flat, for central critics, see `state_parts`.
+
+        Where nodes act together, `edges` and `option_jobs` of all nodes follow.
+        """
+        rows = joint_state(self.batch, self._present)
+        if not self.acts_together:
+            return rows
+        return np.concatenate((rows, *(part.ravel() for part in self._graph())), dtype=np.float32)
+
+    def state_parts(self, state: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the parts of a joint state: a row for each node and job, the cluster, and the graph."""
+        found, begin = {}, 0
+        for name, shape in self._state_shapes().items():
+            end = begin + math.prod(shape)
+            found[name], begin = state[begin:end].reshape(shape), end
+        return found
+
+    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
+        nodes = self.cluster.num_nodes
+        graph = {"edges": (nodes, self.max_links), "option_jobs": (nodes, 1 + self.max_options)}
+        return {**state_shapes(self.batch), **(graph if self.acts_together else {})}
 
     def _state_size(self) -> int:
-        return state_size(self.batch)
+        return sum(math.prod(shape) for shape in self._state_shapes().values())
 
 
-def shared_jobs(options: ListedOptions, num_nodes: int) -> npt.NDArray[np.int8]:
-    """Return int8[num_nodes, num_nodes]: 1 for two different nodes that have an option for the same job."""
-    has = np.zeros((len(options.jobs), num_nodes), np.bool_)
-    owned = options.job_of >= 0
-    has[options.job_of[owned], options.node_of[owned]] = True
-    found: npt.NDArray[np.int8] = (has.T @ has).astype(np.int8)
-    np.fill_diagonal(found, 0)
+def renumbered(rows: IntArray) -> IntArray:
+    """Return the numbers of jobs counted from 0 in their order, so that they tell nothing of other jobs; -1 stays."""
+    found = rows.copy()
+    found[rows >= 0] = np.unique(rows[rows >= 0], return_inverse=True)[1]
     return found
 
 

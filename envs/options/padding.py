@@ -1,5 +1,7 @@
 """ListedOptions as arrays of fixed shapes, for interfaces that need them."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -9,14 +11,15 @@ from envs.options.batch import ListedOptions, OptionBatch
 from envs.types import IntArray, MurmurationError
 
 
-def check_max_options(max_options: int) -> None:
-    """Check the number of options that an observation has room for.
+def check_room(**room: int) -> None:
+    """Check the numbers of options, or of other rows, that an observation has room for.
 
     Raises:
         MurmurationError: there is no room.
     """
-    if max_options < 1:
-        raise MurmurationError(f"max_options is {max_options}; it must be at least 1")
+    for name, count in room.items():
+        if count < 1:
+            raise MurmurationError(f"{name} is {count}; it must be at least 1")
 
 
 def option_features_box(*shape: int) -> spaces.Box:
@@ -70,8 +73,16 @@ def joint_state(batch: OptionBatch, options: ListedOptions) -> Features:
     return np.concatenate([part.ravel() for part in parts], dtype=np.float32)
 
 
+def state_shapes(batch: OptionBatch) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the parts of `joint_state`, in their order."""
+    spec = batch.spec
+    return {
+        "nodes": (batch.cluster.num_nodes, spec.node_features),
+        "jobs": (most_jobs(batch), spec.job_features),
+        "cluster": (spec.cluster_features,),
+    }
+
+
 def state_size(batch: OptionBatch) -> int:
     """Return the length of `joint_state`."""
-    spec = batch.spec
-    nodes = batch.cluster.num_nodes * spec.node_features
-    return nodes + most_jobs(batch) * spec.job_features + spec.cluster_features
+    return sum(math.prod(shape) for shape in state_shapes(batch).values())

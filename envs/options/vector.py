@@ -14,7 +14,7 @@ from envs.episodes.standard import JointEnv
 from envs.episodes.vector import JointObservation
 from envs.options.batch import OptionBatch
 from envs.options.padding import (
-    check_max_options,
+    check_room,
     mask_box,
     most_jobs,
     option_features_box,
@@ -80,7 +80,7 @@ class OptionVectorEnv(EpisodeVectorEnv[OptionBatch, IntArray]):
         illegal_penalty: float = 0.0,
         max_options: int = 512,
     ) -> None:
-        check_max_options(max_options)
+        check_room(max_options=max_options)
         if rules is not None and rules.turn == "together":
             raise MurmurationError(
                 "env.turn is together, where nodes choose at the same time; one agent for all nodes chooses one option "

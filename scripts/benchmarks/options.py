@@ -22,7 +22,7 @@ from benchmarks.decisions import time_decisions
 from benchmarks.report import Report
 from benchmarks.suite import Suite
 from benchmarks.timing import cpu_seconds
-from benchmarks.worlds import FULL, Size, load_three_quarters
+from benchmarks.worlds import FULL, Size, decide_in_rounds, load_three_quarters
 from envs.options import OptionBatch, OptionRules
 from envs.options.reference import ReferenceOptions
 from envs.simulation.reference import reference_at
@@ -30,11 +30,12 @@ from envs.simulation.world.state import State
 from murmuration.config.describe import describe_further
 from murmuration.config.inputs import build_inputs
 
-SCORER, TRAINED, ATTENTION = "scorer", "trained scorer", "attention"
+SCORER, TRAINED, ATTENTION, CLAIMS = "scorer", "trained scorer", "attention", "claims"
 NETWORKS = {
     SCORER: Blueprint("agents.networks.option_scorer.OptionScorer", {}),
     TRAINED: Blueprint("agents.networks.option_scorer.OptionScorer", {"hidden": 48}),
     ATTENTION: Blueprint("agents.networks.option_attention.OptionAttention", {}),
+    CLAIMS: Blueprint("agents.networks.option_claims.OptionClaims", {}),
 }
 LEAST = {  # training episodes for a CPU-second, by task, what may be changed, and network
     ("shared-16", "start", SCORER): 100,
@@ -47,6 +48,8 @@ LEAST = {  # training episodes for a CPU-second, by task, what may be changed, a
 }
 CHECKPOINT = Path(__file__).parents[2] / "checkpoints" / "anywhere"
 MOST_MS = {64: 10, 1000: 100}  # for all decisions of a round, by nodes
+TOGETHER = OptionRules(changes="move", turn="together", distinct_nodes=False, losers="next_best")
+MOST_MS_TOGETHER = {SCORER: 100, CLAIMS: 100, ATTENTION: 300}  # for a round of 1,000 nodes that act together
 REFERENCE_DECISIONS = 40
 
 
@@ -60,6 +63,7 @@ def measure_options(report: Report, suite: Suite) -> None:
     for size in suite.sizes:
         if size.nodes <= max(MOST_MS):
             _measure_rounds(report, suite, dataclasses.replace(size, elastic=True))
+            _measure_together(report, suite, dataclasses.replace(size, elastic=True))
 
 
 def option_task(name: str, changes: str) -> OptionTask:
@@ -154,3 +158,15 @@ def _measure_rounds(report: Report, suite: Suite, size: Size) -> None:
     median = 1e3 * statistics.median(spent[1:])
     report.add("options", size, "all decisions of a round, median", median, "ms", most=MOST_MS.get(size.nodes, 0))
     report.add("options", size, "decisions of a round, mean", decisions / len(spent), "")
+
+
+def _measure_together(report: Report, suite: Suite, size: Size) -> None:
+    """Time `schedule` where nodes act together in rounds of ten minutes, with the untrained networks."""
+    episode = load_three_quarters(size, decide_in_rounds(FULL, 600.0))
+    for network, most in MOST_MS_TOGETHER.items():
+        scheduler = OptionScheduler(policy_of(network, option_task("shared-16", "move")), TOGETHER)
+        next(time_decisions(scheduler, episode, 600.0))  # compiles
+        spent = list(islice(time_decisions(scheduler, episode, 600.0), 1 + suite.steps))
+        what = f"round of nodes that act together, {network}, median"
+        limit = most if size.nodes == max(MOST_MS) else 0
+        report.add("options", size, what, 1e3 * statistics.median(spent[1:]), "ms", most=limit)

@@ -10,6 +10,7 @@ from agents.problems.options import OptionTask
 from envs.episodes.parallel import AgentObservation
 from envs.options import OptionEnv, OptionSpec
 from envs.options.environment import OptionAction
+from envs.options.padding import option_features_box, state_size
 
 HOUR = 3600.0
 
@@ -17,9 +18,9 @@ HOUR = 3600.0
 class NodesOfRLlib(MultiAgentEnv):
     """`OptionEnv` for RLlib. Only nodes that have options are asked; the others wait.
 
-    An observation is that of `OptionEnv` with the rows of all nodes (`nodes`), of which `edges` says to whom the
-    node may listen, and with the joint `state` where the critic is central. The return of an episode is the
-    environment's, divided by the jobs of an episode and by an hour.
+    An observation is that of `OptionEnv` with the rows of the nodes that `edges` names (`linked`), and where the
+    critic is central the rows of the joint `state`. The return of an episode is the environment's, divided by the jobs
+    of an episode and by an hour.
 
     Args:
         config: with the entries `tasks`, `max_options`, `central` and `seed`; further ones are RLlib's.
@@ -41,12 +42,16 @@ class NodesOfRLlib(MultiAgentEnv):
         self.observation_spaces = {agent: self._space() for agent in agents}
         self.action_spaces = {agent: self._now.action_space(self._now.possible_agents[0]) for agent in agents}
 
+    @property
+    def state_size(self) -> int:
+        """The length of the rows of the joint state."""
+        return state_size(self._now.batch)
+
     def _space(self) -> spaces.Dict:
         own = self._now.observation_space(self._now.possible_agents[0])
-        shape = self._now.cluster.num_nodes, OptionSpec().node_features
-        nodes = spaces.Box(-np.inf, np.inf, shape, np.float32)
-        state = {"state": self._now.state_space} if self._central else {}
-        return spaces.Dict({**own.spaces, "nodes": nodes, **state})
+        linked = option_features_box(self._now.max_links, OptionSpec().node_features)
+        state = {"state": option_features_box(self.state_size)} if self._central else {}
+        return spaces.Dict({**own.spaces, "linked": linked, **state})
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin an episode: the tasks in turn, each with a fresh workload."""
@@ -68,9 +73,11 @@ class NodesOfRLlib(MultiAgentEnv):
     def _asked(self, everybody: bool = False) -> dict[str, AgentObservation]:
         """Return the observations of the nodes that have options, or of all."""
         nodes = np.stack([seen["node"] for seen in self._observations.values()])
-        state = {"state": self._now.state()} if self._central else {}
+        state = {"state": self._now.state()[: self.state_size]} if self._central else {}
+        edges = np.array([seen["edges"] for seen in self._observations.values()])
+        heard = np.where(edges[:, :, None] >= 0, nodes[edges], 0.0)
         return {
-            agent: {**seen, "nodes": nodes, **state}
-            for agent, seen in self._observations.items()
+            agent: {**seen, "linked": rows, **state}
+            for (agent, seen), rows in zip(self._observations.items(), heard, strict=True)
             if everybody or seen["action_mask"][1:].any()
         }

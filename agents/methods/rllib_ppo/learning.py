@@ -68,7 +68,7 @@ def configure(problem: OptionProblem, settings: Any, network: nn.Module, seed: i
     config.environment(ENVIRONMENT, env_config=world, disable_env_checking=True)
     config.env_runners(num_env_runners=settings.num_env_runners, num_envs_per_env_runner=1)
     config.multi_agent(policies={NODE}, policy_mapping_fn=lambda *_, **__: NODE)
-    state = NodesOfRLlib(world)._now.state_space.shape[0] if central else 0
+    state = NodesOfRLlib(world).state_size if central else 0
     module = RLModuleSpec(
         module_class=NodeModule,
         model_config={

@@ -38,7 +38,8 @@ class NodeModule(TorchRLModule, ValueFunctionAPI):
         seen = batch[Columns.OBS]
         allowed, decisions = seen["action_mask"] > 0, decisions_of(seen)
         if isinstance(self.network, EdgeAttention):
-            scores = self.network.scores_among(decisions, seen["nodes"], seen["edges"] > 0)
+            heard = seen["edges"] >= 0
+            scores = self.network.scores_among(decisions, seen["linked"][heard], torch.nonzero(heard)[:, 0])
         else:
             scores = self.network.scores(decisions)
         logits = torch.full(allowed.shape, FORBIDDEN)

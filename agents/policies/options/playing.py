@@ -1,15 +1,14 @@
 """Whole episodes under the option scorer, in compiled code."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from agents.policies.options.acting_together import decide_by_node
 from agents.policies.options.tape import Tape, TapeArrays, note_moment, record_decision, tape_has_room
 from agents.policies.options.torch_playing import play_in_torch
-from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
-from envs.episodes.candidates import Features
+from agents.policies.options.weights import ScorerArrays, acts_compiled, score_options, scorer_arrays
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.by_node import TOGETHER
@@ -128,15 +127,6 @@ def play_episode(
                 return FINISHED
 
 
-@runtime_checkable
-class ActsCompiled(Protocol):
-    """A network whose choices compiled code can make: an `OptionScorer`."""
-
-    def flat(self) -> Features:
-        """Return all weights float32[1, num_weights], in the order of `ScorerArrays`."""
-        ...
-
-
 class Player:
     """Plays batches of workloads under a network for options.
 
@@ -181,8 +171,8 @@ class Player:
         streams = [np.random.default_rng([seed, b % size]) for b, seed in enumerate(seeds)]
         for b, workload in enumerate(workloads):
             self.batch.load(b, workload, np.random.default_rng(seeds[b]))
-        if isinstance(network, ActsCompiled):
-            scorer = scorer_arrays(network.flat(), np.zeros(self.batch.batch_size, np.int64), self.batch.arrays)
+        if acts_compiled(network, self.batch.rules.turn):
+            scorer = scorer_arrays(network, self.batch.batch_size, self.batch.arrays)
             limit = 1.0 if most != 0 else 0.0
             for b in range(len(workloads)):
                 limit = self._play_compiled(scorer, b, streams[b], temperature, limit, most)

@@ -7,10 +7,10 @@ import torch
 
 from agents.policies.options.acting_together import choose_by_node
 from agents.policies.options.lesson import Lesson
-from agents.policies.options.playing import ActsCompiled, draw_option, weigh
+from agents.policies.options.playing import draw_option, weigh
 from agents.policies.options.rows import Rows, gather_decisions
 from agents.policies.options.torch_playing import choose
-from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
+from agents.policies.options.weights import ActsCompiled, ScorerArrays, acts_compiled, score_options, scorer_arrays
 from envs.options import ListedOptions, OptionRound, OptionRules
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.by_node import TOGETHER
@@ -107,7 +107,7 @@ class OptionScheduler:
 
     def _decide(self) -> None:
         """Take all decisions of the round."""
-        if isinstance(self.network, ActsCompiled):
+        if acts_compiled(self.network, self.rules.turn):
             self._decide_compiled(self.network)
         else:
             self._decide_in_torch()
@@ -115,7 +115,7 @@ class OptionScheduler:
     def _decide_compiled(self, network: ActsCompiled) -> None:
         arrays = self._round.arrays
         if arrays.what is not self._rows:  # a new episode, or the snapshot has grown
-            self._scorer, self._rows = scorer_arrays(network.flat(), np.zeros(1, np.int64), arrays), arrays.what
+            self._scorer, self._rows = scorer_arrays(network, 1, arrays), arrays.what
         assert self._scorer is not None
         draws = self._rng.random(DRAWS) if self.temperature > 0 else np.zeros(0)
         first = int(arrays.rules[0, 0].decisions)

@@ -1,10 +1,12 @@
-"""The weights and the working memory of the option scorer in compiled code."""
+"""The weights and the working memory of networks that act compiled."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from agents.networks.option_claims import ClaimWeights
+from agents.policies.options.messages import MessageArrays, begin_option, exchange_claims, message_arrays
 from envs.episodes.candidates import Features
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.carrying import HALF
@@ -29,6 +31,7 @@ class ScorerArrays(NamedTuple):
         common: float32[H], the part of the cluster and the bias.
         hidden: float32[H], the parts that the options of a job share.
         scores: float64[capacity].
+        messages: see `MessageArrays`.
     """
 
     variant: IntArray
@@ -44,16 +47,41 @@ class ScorerArrays(NamedTuple):
     common: Features
     hidden: Features
     scores: npt.NDArray[np.float64]
+    messages: MessageArrays
 
 
-def scorer_arrays(flat: npt.NDArray[np.floating], variant: IntArray, batch: OptionArrays) -> ScorerArrays:
-    """Allocate arrays for scorers with these weights.
+@runtime_checkable
+class ActsCompiled(Protocol):
+    """A network whose choices compiled code can make: one hidden layer, see `score_options`."""
+
+    def flat(self) -> Features:
+        """Return all weights float32[1, num_weights], in the order of `ScorerArrays`."""
+        ...
+
+
+@runtime_checkable
+class SendsClaims(ActsCompiled, Protocol):
+    """The same for a network whose nodes send messages, which compiled code does where nodes act together."""
+
+    def claim_weights(self) -> ClaimWeights:
+        """Return the weights of the messages."""
+        ...
+
+
+def acts_compiled(network: object, turn: str) -> TypeGuard[ActsCompiled]:
+    """Whether compiled code can make a network's choices under a rule of turn."""
+    return isinstance(network, ActsCompiled) and (turn == "together" or not isinstance(network, SendsClaims))
+
+
+def scorer_arrays(network: ActsCompiled, batch_size: int, batch: OptionArrays) -> ScorerArrays:
+    """Allocate arrays for a network that plays all episodes.
 
     Args:
-        flat: [V, (columns + 2) H], in the order of the fields of `ScorerArrays`; columns are those of all rows.
-        variant: int64[B].
+        network: its weights are copied.
+        batch_size: episodes.
         batch: the environment that they play.
     """
+    flat, variant = network.flat(), np.zeros(batch_size, np.int64)
     count, size = flat.shape
     inputs = [batch.options.shape[1], batch.jobs.shape[1], batch.nodes.shape[1], len(batch.cluster)]
     hidden = size // (sum(inputs) + 2)
@@ -77,6 +105,7 @@ def scorer_arrays(flat: npt.NDArray[np.floating], variant: IntArray, batch: Opti
         np.zeros(hidden, np.float32),
         np.zeros(hidden, np.float32),
         np.zeros(len(batch.what)),
+        message_arrays(network.claim_weights() if isinstance(network, SendsClaims) else None, batch),
     )
 
 
@@ -158,5 +187,12 @@ def score_options(a: OptionArrays, s: ScorerArrays, v: int) -> None:
             value = s.hidden[h] + s.option_sums[now, option, h]
             if n >= 0:  # waiting has a node where nodes act together
                 value += s.node_sums[n, h]
-            total += max(value, np.float32(0.0)) * s.output[v, h]
+            value = max(value, np.float32(0.0))
+            total += value * s.output[v, h]
+            if h < len(s.messages.state):
+                s.messages.state[h] = value
         s.scores[option] = total
+        if s.messages.rounds[0] > 0:
+            begin_option(a, s.messages, option, s.scores)
+    if s.messages.rounds[0] > 0:
+        exchange_claims(a, s.messages, s.scores)

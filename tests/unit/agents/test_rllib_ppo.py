@@ -44,8 +44,11 @@ def test_agents_see_what_their_space_says_and_are_asked_if_they_have_options(cen
     over, returns, asked = False, 0.0, set[int]()
     rng = np.random.default_rng(0)
     while not over and steps < 4000:
+        rows = np.array([observation["node"] for observation in made._observations.values()])
         for agent, observation in seen.items():
             assert made.observation_spaces[agent].contains(observation)
+            for edge, row in zip(observation["edges"], observation["linked"], strict=True):
+                assert np.array_equal(row, rows[edge] if edge >= 0 else np.zeros_like(row)), "of linked nodes alone"
         asked.add(len(seen))
         actions = {agent: int(rng.choice(np.flatnonzero(one["action_mask"]))) for agent, one in seen.items()}
         seen, rewards, ended, _, _ = made.step(actions)

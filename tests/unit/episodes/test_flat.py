@@ -26,7 +26,14 @@ def turns(setup, source, **options) -> OptionEnv:
     return OptionEnv(setup, source, OptionRules(turn="turns"), max_options=16, **options)
 
 
-FORMS = [(turns, None), (turns, "observation"), (BiddingEnv, None)]
+def together(setup, source, **options) -> OptionEnv:
+    """Nodes that act at the same time and are told whom they are linked to."""
+    rules = OptionRules(turn="together", contested="drawn", distinct_nodes=False)
+    return OptionEnv(setup, source, rules, max_options=16, **options)
+
+
+GRAPH = ("edges", "option_jobs")  # numbers of nodes and jobs are no quantities
+FORMS = [(together, "observation"), (turns, None), (turns, "observation"), (BiddingEnv, None)]
 
 
 def flat(env_class, key=None, **options) -> FlatObservations:
@@ -54,7 +61,7 @@ def test_the_vector_holds_what_the_agent_observes(env_class, key):
             vector = found if key is None else found[key]
             assert vector.dtype == np.float32
             parts = spaces.unflatten(wrapped.parts(agent), vector)
-            expected = {name: array for name, array in seen[agent].items() if name != "action_mask"}
+            expected = {name: seen[agent][name] for name in seen[agent] if name not in ("action_mask", *GRAPH)}
             assert parts.keys() == expected.keys()
             assert all(np.array_equal(parts[name], expected[name]) for name in expected)
             assert vector.size == sum(array.size for array in expected.values())

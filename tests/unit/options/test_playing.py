@@ -1,5 +1,7 @@
 """Whole episodes: compiled code and torch choose alike, and the tape has what the policy saw."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -18,12 +20,13 @@ from tests.unit.options.tasks import small_task
 class OnlyInTorch(nn.Module):
     """The same scores by a network of which compiled code knows nothing."""
 
-    def __init__(self, scorer: OptionScorer) -> None:
+    def __init__(self, network: Any) -> None:
         super().__init__()
-        self.scorer = scorer
+        self.network = network
 
     def scores(self, decisions: Decisions) -> torch.Tensor:
-        return self.scorer.scores(decisions)
+        found: torch.Tensor = self.network.scores(decisions)
+        return found
 
 
 def scorer_of(seed: int = 0) -> OptionScorer:

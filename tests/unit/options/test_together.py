@@ -1,18 +1,18 @@
 """Nodes that act at the same time: conflicts, gangs and sub-rounds, worked by hand and against the reference."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 
 from agents.networks.decisions import Decisions
-from agents.networks.option_claims import hear_claims
+from agents.networks.option_claims import OptionClaims, hear_claims
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
 from agents.policies.options.tape import MOMENTS
-from envs.options import OptionBatch, OptionEnv, OptionRules, OptionVectorEnv, env
+from envs.options import OptionBatch, OptionEnv, OptionRules, OptionSpec, OptionVectorEnv, env
 from envs.options.columns import JOIN, NUM_OPTION_COLUMNS, OPTION_COLUMNS, START, WAIT
 from envs.options.rules import CHANGES
 from envs.performance import IdealModel
@@ -147,10 +147,24 @@ def test_what_nodes_cannot_do_at_once_is_refused():
         OptionRules(turn="together", tune=True)
 
 
+def claims_of(seed: int = 0) -> OptionClaims:
+    """A network whose messages count."""
+    torch.manual_seed(seed)
+    network = OptionClaims(OptionSpec(), width=8, rounds=2, reluctance=2.0)
+    with torch.no_grad():
+        for value in network.parameters():
+            value.add_(0.3 * torch.randn_like(value))
+    return network
+
+
+MAKERS = {"scorer": scorer_of, "claims": claims_of}
+
+
+@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_compiled_code_and_torch_choose_alike(temperature):
+def test_compiled_code_and_torch_choose_alike(name, temperature):
     """The same choices, probabilities and lost claims, so that the same is learnt from both."""
-    task, network = small_task("move"), scorer_of()
+    task, network = small_task("move"), MAKERS[name]()
     rules = replace(TOGETHER, changes="move", ranks=True, losers="next_best", subrounds=2)
     workload = task.source.episode(np.random.default_rng(0), "train")
     lessons, jcts = [], []
@@ -162,8 +176,8 @@ def test_compiled_code_and_torch_choose_alike(temperature):
     assert jcts[0] == jcts[1]
     if temperature == 0.0:
         return
-    for name in ("num_options", "num_choices", "chosen", "lost", "choice_of", "node_of", "options"):
-        assert np.array_equal(getattr(compiled, name), getattr(in_torch, name)), name
+    for part in ("num_options", "num_choices", "chosen", "lost", "choice_of", "node_of", "options"):
+        assert np.array_equal(getattr(compiled, part), getattr(in_torch, part)), part
     assert np.allclose(compiled.log_probability, in_torch.log_probability, atol=1e-5)
     assert compiled.num_choices.sum() == len(compiled.chosen) > compiled.num_decisions
     assert 0 < compiled.lost.sum() < len(compiled.lost)
@@ -206,25 +220,55 @@ def best(scores: np.ndarray, own: np.ndarray) -> int:
     return int(np.where(own, scores, -np.inf).argmax()) if own.any() else -1
 
 
-def test_a_node_is_shown_whom_it_shares_jobs_with():
-    made = OptionEnv(Setup(nodes(1, 1, 3), IdealModel()), Fixed(jobs_like((0, 1, 9), (0, 3, 9))), TOGETHER)
+@pytest.mark.parametrize("most", [2, 32])
+def test_the_graph_links_nodes_that_want_the_same_jobs(most):
+    """In observations, in the joint state and as a whole, as worked out job by job."""
+    workload = jobs_like(*((7.0 * job, 1 + job % 5, 40.0, 1, 6) for job in range(12)))
+    rules = replace(TOGETHER, changes="move", contested="drawn")
+    setup = Setup(nodes(2, 4, 1, 2), IdealModel())
+    made = OptionEnv(setup, Fixed(workload), rules, max_options=6, max_links=most)
     observations, _ = made.reset(seed=0)
-    assert observations["node_0"]["edges"].tolist() == [0, 1, 1]
-    assert observations["node_2"]["edges"].tolist() == [1, 1, 0]
+    rng, cut, partly = np.random.default_rng(0), 0, 0
+    while made.agents:
+        options, state = made.batch.options(), made.state_parts(made.state())
+        wants = [{int(row) for row in options.job_of[options.node_of == node] if row >= 0} for node in range(4)]
+        between, jobs = made.coordination_graph()
+        assert set(zip(*jobs.tolist(), strict=True)) == {(node, row) for node in range(4) for row in wants[node]}
+        for node, agent in enumerate(made.agents):
+            seen: dict[str, Any] = observations[agent]
+            linked = [(node + k) % 4 for k in (1, 2, 3) if wants[node] & wants[(node + k) % 4]]
+            assert between[0, between[1] == node].tolist() == linked
+            assert seen["edges"].tolist() == state["edges"][node].tolist() == (linked + [-1] * 32)[:most]
+            assert np.array_equal(seen["option_jobs"], state["option_jobs"][node])
+            assert np.array_equal(seen["option_jobs"] >= 0, seen["jobs"].any(axis=1))
+            for row, job in zip(seen["option_jobs"], seen["jobs"], strict=True):
+                assert row < 0 or np.array_equal(state["jobs"][row], job)
+            assert np.array_equal(state["nodes"][node], seen["node"])
+            cut, partly = cut + (len(linked) > most), partly + (0 < len(linked) < 3)
+        actions = {agent: rng.choice(np.flatnonzero(seen["action_mask"])) for agent, seen in observations.items()}
+        observations, *_ = made.step(actions)
+    assert partly > 10
+    assert (cut > 10) == (most == 2)
 
 
-def test_a_node_with_a_view_of_its_own_sees_nothing_of_the_cluster():
-    """What happens on other nodes changes nothing that a node sees of itself, its options and their jobs."""
-    seen = []
-    for other in (8, 2):
-        made = OptionEnv(
-            Setup(nodes(1, other), IdealModel()), Fixed(jobs_like((0, 1, 9))), replace(TOGETHER, view="own")
-        )
-        observations, _ = made.reset(seed=0)
-        seen.append(observations["node_0"])
-    assert not seen[0]["cluster"].any()
-    shown = [OPTION_COLUMNS.index(name) for name in ("is_start", "run_time", "time_saved", "full", "throughput")]
-    assert np.array_equal(seen[0]["options"][:, shown], seen[1]["options"][:, shown])
+def observed_beside(view: Literal["global", "own"], there: int) -> dict[str, np.ndarray]:
+    """What node 0 sees in the second sub-round, after a third node was given so many GPUs for a job."""
+    workload = jobs_like((0, 1, 9), (0, 1, 50, 1, 4), (0, 1, 9))
+    rules = replace(TOGETHER, view=view, contested="drawn", losers="nothing")
+    made = OptionEnv(Setup(nodes(2, 1, 8), IdealModel()), Fixed(workload), rules, illegal="raise")
+    made.reset(seed=0)
+    own = [[option for option in listed(made.batch) if option[2] == node] for node in range(3)]
+    wanted = (START, 0, 0, 1), (START, 0, 1, 1), (START, 1, 2, there)
+    made.step({f"node_{node}": 1 + own[node].index(option) for node, option in enumerate(wanted)})
+    return made._observations()["node_0"]
+
+
+@pytest.mark.parametrize("view", ["global", "own"])
+def test_a_node_with_a_view_of_its_own_sees_nothing_of_the_others(view):
+    """In the whole observation, what a third node does changes nothing; a global view has the cluster's row."""
+    one, other = observed_beside(view, 1), observed_beside(view, 4)
+    differing = {name for name in one if not np.array_equal(one[name], other[name])}
+    assert differing == (set() if view == "own" else {"cluster"})
 
 
 def test_a_node_hears_of_each_job_how_much_the_others_want_it():
@@ -259,11 +303,22 @@ def test_one_agent_for_all_nodes_is_refused():
         OptionVectorEnv(Setup(nodes(1), IdealModel()), Fixed(jobs_like((0, 1, 9))), 1, TOGETHER)
 
 
+def test_messages_change_what_is_chosen():
+    """Without them the scores of the network with claims are others, so that equal choices say something."""
+    network, silent = claims_of(), claims_of()
+    silent.rounds = 0
+    task = small_task("move").under(replace(TOGETHER, changes="move", subrounds=2))
+    workload = task.source.episode(np.random.default_rng(0), "train")
+    jcts = [Player(task.batch(1)).play([workload], OnlyInTorch(each), [1])[0] for each in (network, silent)]
+    assert jcts[0] != jcts[1]
+
+
+@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("is_compiled", [True, False])
-def test_the_scheduler_leaves_the_log_of_the_environment(is_compiled):
+def test_the_scheduler_leaves_the_log_of_the_environment(name, is_compiled):
     for seed in (3, 8, 11):
         rules = replace(TOGETHER, changes="move", ranks=True, losers="next_best", contested="drawn", subrounds=2)
-        network = scorer_of(seed)
+        network = MAKERS[name](seed)
         log, result = both(without_chance(seed), network if is_compiled else OnlyInTorch(network), rules)
         assert result.log == log
         assert result.counters["claims"] > 0

@@ -33,4 +33,6 @@ def test_training_sampling_and_rounds_are_timed():
             assert found[f"{case}: sampled decisions"] == pytest.approx(decisions * found[f"{case}: sampled episodes"])
             assert found[f"{case}: share of sampling"] > 0
     assert found["all decisions of a round, median"] > 0
+    for network in options.MOST_MS_TOGETHER:
+        assert found[f"round of nodes that act together, {network}, median"] > 0
     assert found["faster than the reference"] > 0

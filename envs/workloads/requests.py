@@ -57,6 +57,18 @@ class Requests:
                 f"workload.requests.least_accuracy is {self.least_accuracy}; it must be above 0, at most 1"
             )
 
+    def check_goes_with(self, curves: str, exact_load: bool) -> None:
+        """Assert that jobs have measured throughputs and offer exactly a load.
+
+        Raises:
+            TraceError: they do not.
+        """
+        if curves != "measured" or not exact_load:
+            raise TraceError(
+                f"workload.requests is given with curves={curves}, exact_load={exact_load}; set curves=measured, "
+                "exact_load=true"
+            )
+
     def find_partitions(
         self, cluster: ClusterSpec, throughputs: ModelThroughputs, jobs: Sequence[tuple[str, int]]
     ) -> FloatArray:

@@ -123,11 +123,8 @@ class SyntheticSource:
             raise TraceError(f"workload.curves is {curves!r}; it must be {', '.join(get_args(Curves))}")
         if curves != "measured" and not isinstance(performance, DrawnModel):
             raise TraceError(f"workload.curves is {curves}, but performance draws none; set performance=drawn")
-        if requests is not None and (curves != "measured" or not exact_load):
-            raise TraceError(
-                f"workload.requests is given with curves={curves}, exact_load={exact_load}; set curves=measured, "
-                "exact_load=true"
-            )
+        if requests is not None:
+            requests.check_goes_with(curves, exact_load)
         self.curves, self.habits, self.requests = curves, habits, requests
         self.name = name
         self.cluster, self.performance = cluster, performance

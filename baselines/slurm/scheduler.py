@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from baselines.parts.arrays import gang_sizes
-from baselines.parts.placing import Gpus, best_fit
+from baselines.parts.placing import Gpus, best_fit, constraints_at
 from baselines.slurm.accounting import make_qos, read_accounting
 from baselines.slurm.compiled import play_whole
 from baselines.slurm.conf import ConfReader
@@ -21,7 +21,17 @@ from baselines.slurm.settings import Association, SlurmSettings
 from baselines.slurm.usage import Usage
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
-from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, MurmurationError, Seconds
+from envs.types import (
+    Allocation,
+    BoolArray,
+    ClusterSpec,
+    IntArray,
+    JobId,
+    MurmurationError,
+    NodeId,
+    Seconds,
+)
+from envs.types.limits import find_shaped
 
 
 class Slurm:
@@ -210,10 +220,22 @@ class _Rounds:
 
     def _find(self, view: ClusterView, job: JobId, free: IntArray) -> Gpus:
         """Return nodes for a job among free GPUs; empty if there is no room."""
-        types, size = self.types[job], self.sizes[job]
-        if types.any():
+        types, size, asked = self.types[job], self.sizes[job], constraints_at(view, job)
+        if not types.any():
+            return best_fit(view, free, job, size, ())
+        if not asked.shapes:
             return choose_nodes(self.site, types, self.table.lln(job), size, free)
-        return best_fit(view, free, job, size, ())
+
+        def find(free: IntArray, cluster: ClusterSpec, size: int, gpu_type: int) -> Gpus:
+            only = np.arange(len(types)) == gpu_type
+            return choose_nodes(self.site, only, self.table.lln(job), size, free)
+
+        able = [gpu_type for gpu_type in self.site.by_weight.tolist() if types[gpu_type]]
+        return next(filter(None, (find_shaped(asked, free, view.cluster, size, each, find) for each in able)), {})
+
+    def _taken(self, view: ClusterView, job: JobId, gpus: Mapping[NodeId, int]) -> Mapping[NodeId, int]:
+        """Return the GPUs that a job with these GPUs keeps from others: all of its nodes if they are its alone."""
+        return {node: int(self.site.total[node]) for node in gpus} if constraints_at(view, job).exclusive else gpus
 
     def _start(self, allocation: Allocation, job: JobId, gpus: Gpus, now: Seconds) -> None:
         allocation.place(job, gpus)
@@ -246,7 +268,11 @@ class _Rounds:
 
     def _preempt(self, view: ClusterView, allocation: Allocation, job: JobId, closed: BoolArray) -> Gpus:
         """Stop jobs that this one may preempt, if that makes room; return its nodes."""
-        held = {other: placement.gpus for other in view.running.tolist() if (placement := allocation.placement(other))}
+        held = {
+            other: self._taken(view, other, placement.gpus)
+            for other in view.running.tolist()
+            if (placement := allocation.placement(other))
+        }
 
         def find(free: IntArray) -> Gpus:
             return self._find(view, job, np.where(closed[self.site.gpu_types], 0, free))
@@ -264,7 +290,7 @@ class _Rounds:
         plan = Plan(view.time, rules, allocation.free_gpus)
         for job in allocation.jobs():
             if placement := allocation.placement(job):
-                plan.run(self.began[job] + table.limit[job], placement.gpus)
+                plan.run(self.began[job] + table.limit[job], self._taken(view, job, placement.gpus))
         tested, reserved = 0, dict.fromkeys(range(len(table.partitions)), 0)
         by_user: dict[int, int] = {}
         by_part = dict(reserved)
@@ -281,7 +307,7 @@ class _Rounds:
             start, gpus = found
             if start <= view.time:
                 self._start(allocation, job, gpus, view.time)
-                plan.start(limit, gpus)
+                plan.start(limit, self._taken(view, job, gpus))
                 continue
             if start > plan.until or 0 < rules.bf_job_part_count_reserve <= reserved[part]:
                 continue

@@ -22,7 +22,6 @@ IGNORE_SHAPES = {
     "murmuration.runs.policies.load_planner": "it plans GPUs for jobs on any nodes",
     "baselines.rubick.": "it moves single GPUs between nodes",
     "baselines.sampling_matching.": "it samples GPUs for jobs on any nodes",
-    "baselines.slurm.": "it chooses nodes for a number of GPUs alone",
     "baselines.synergy.": "it divides cores and memory of nodes that jobs share",
 }
 

@@ -1,5 +1,6 @@
 """Slurm's policy on schedules worked by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,3 +158,21 @@ def test_nodes_of_low_weight_come_first_then_packed_or_least_loaded(tmp_path, se
     result = play(Slurm(str(conf), settings=settings | {"SchedulerType": "sched/builtin"}), jobs, cluster)
     assert [places(result, each)[0][1] for each in (0, 1)] == [{1: 2}, {second: 1}]
     assert places(result, 2) == [(50, {1: 2, 2: 4} if second == 1 else {1: 4, 2: 2})]  # whole nodes first
+
+
+def test_plans_know_that_an_exclusive_job_keeps_its_whole_node_until_it_ends():
+    """Job 0 has node 0 for itself until 100, job 1 node 1 until 50. Job 2 needs both nodes: its plan says 100.
+
+    Job 3 fits on node 1 at 50 but, by its limit, not before job 2.
+    """
+    alone = replace(job(0, 1, 100, 100.0), constraints=Constraints(exclusive=True))
+    jobs = [alone, job(0, 4, 50, 50.0), job(1, 8, 10, 10.0), job(2, 4, 10, 60.0)]
+    result = play(Slurm(settings=FINE), jobs, nodes(4, 4))
+    assert result.records["start_time"].tolist() == [0, 0, 100, 110]
+
+
+def test_a_job_on_two_nodes_waits_for_both():
+    """Job 1 asks for two GPUs on two nodes, of which node 1 alone has any free, node 0 has some from 30; job 2 is done by then."""
+    spread = replace(job(1, 2, 10), constraints=Constraints(num_nodes=2))
+    result = play(Slurm(settings={**FINE, "bf_interval": 1}), [job(0, 4, 30), spread, job(2, 1, 5, 5.0)], nodes(4, 2))
+    assert result.records["start_time"].tolist() == [0, 30, 2]

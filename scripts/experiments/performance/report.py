@@ -1,4 +1,4 @@
-"""The tables beside the errors of predictions: T4 by number of nodes, uneven placements, and what is known."""
+"""The tables beside the errors of predictions: T4 by number of nodes, and what is known."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ import pandas as pd
 from experiments.performance.known import check_h100, describe_measured, describe_scaled
 from experiments.performance.predictions import summarise_errors
 from experiments.performance.reproduction import Reproduction
-from experiments.performance.t4 import FITTED_NODES, compare_two_with_three_nodes, t4_errors
-from experiments.performance.uneven import arrangement_scatter, summarise_uneven, uneven_ratios
+from experiments.performance.t4 import FITTED_NODES, t4_errors
 
 
 def describe_model(profiles: Path | str, *, seed: int = 0) -> Reproduction:
@@ -26,14 +25,8 @@ def describe_model(profiles: Path | str, *, seed: int = 0) -> Reproduction:
     by_nodes = summarise_errors(slow.sort_values("num_nodes", kind="stable"), ("protocol", "num_nodes"))
     tables = (
         ("T4, by number of nodes", by_nodes),
-        ("Measured step times on two T4 nodes over those on three", compare_two_with_three_nodes(root / "pollux_t4")),
-        ("Step time of uneven over even placements, same GPUs and nodes", summarise_uneven(uneven_ratios(root))),
         ("Measured pairs of model and GPU type", describe_measured()),
         ("Guessed pairs: throughputs scaled from another GPU type", describe_scaled()),
         ("H100 over A100: the rule, and language models", check_h100(root / "llm_foundry" / "mpt_throughput.csv")),
     )
-    note = (
-        "Uneven placements are priced like even ones. T4 placements that differ only in the order of their nodes "
-        f"scatter by {arrangement_scatter(root):.1f} % at the median."
-    )
-    return Reproduction(tables, (note,))
+    return Reproduction(tables, ("Uneven placements are priced like even ones.",))

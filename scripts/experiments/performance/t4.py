@@ -86,23 +86,6 @@ def t4_errors(folder: Path | str, *, variant: str = "up to 4 nodes", seed: int =
     return named[list(PREDICTION_COLUMNS)]
 
 
-def compare_two_with_three_nodes(folder: Path | str) -> pd.DataFrame:
-    """Tabulate how much longer a step takes on two nodes than on three, by GPUs per node, at equal samples per GPU.
-
-    More nodes should never be faster. Here they are, so a fit to two nodes overestimates steps on more.
-    """
-    table = read_pollux_t4(folder)
-    rows = []
-    for gpus in range(1, GPUS_PER_NODE + 1):
-        two, three = (
-            table[table["placement"] == str(gpus) * nodes].set_index(["model", "local_batch"])["seconds"]
-            for nodes in (2, 3)
-        )
-        ratio = (two / three).dropna()
-        rows.append((gpus, len(ratio), (ratio.median() - 1) * 100, (ratio > 1).mean() * 100))
-    return pd.DataFrame(rows, columns=["GPUs per node", "pairs", "longer on two: median %", "longer on two: share %"])
-
-
 def choose_fit_points(rows: pd.DataFrame, nodes: tuple[int, ...], rng: np.random.Generator) -> list[int]:
     """Return the index labels of one application's fitted points, by the rule of the module's docstring.
 

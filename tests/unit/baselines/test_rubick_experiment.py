@@ -174,7 +174,7 @@ def test_the_experiment_writes_its_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(rubick_experiment, "schedulers", lambda measured: some)
     monkeypatch.setattr(rubick_experiment, "trace", lambda data, variant, cluster, measured: workload)
     found = scheduling("", tmp_path / "run", ["base", "mt"])
-    assert [len(frame) for _, frame in found.tables] == [3, 3, 3, 2, 2]
+    assert [len(frame) for _, frame in found.tables] == [3, 3, 3, 2]
     written = pd.read_csv(tmp_path / "run" / "runs.csv")
     assert written["trace"].tolist() == ["base", "base", "mt", "mt"]
     assert written["jct"].iloc[0] == written["jct"].iloc[2]

@@ -184,19 +184,3 @@ def compute_completion_seconds(made: Problem, counts: IntArray) -> FloatArray:
 def objective(made: Problem, counts: IntArray) -> float:
     """Weighted sum of completion times; with weights of 1 it is the mean JCT times the number of jobs."""
     return float((made.weight * compute_completion_seconds(made, counts)).sum())
-
-
-def ring_overhead(num_workers: int, rounds: npt.ArrayLike, gradient_gb: npt.ArrayLike, link_gb_s: float) -> FloatArray:
-    """Seconds in all-reduces until a job's end, by number of workers: float64[num_jobs, num_workers + 1].
-
-    A ring over the slowest link takes 2 (k - 1) / k D / r per iteration.
-
-    Args:
-        num_workers: largest number of workers, the last column.
-        rounds: iterations of each job.
-        gradient_gb: gradients of each job, in GB.
-        link_gb_s: bandwidth of the slowest link, in GB/s.
-    """
-    size = np.maximum(np.arange(num_workers + 1), 1)
-    each = np.asarray(rounds, np.float64) * np.asarray(gradient_gb, np.float64) / link_gb_s
-    return np.asarray(2.0 * (size - 1) / size * each[:, None])

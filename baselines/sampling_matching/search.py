@@ -232,15 +232,6 @@ def _near(problem: Problem, rng: np.random.Generator, sampling: Sampling, sizes:
     return categories_around(problem, rng, replace(sampling, samples=samples, window=1), counts)
 
 
-def every_category_matching(problem: Problem, sampling: Sampling) -> Matching:
-    """Exhaustive search over all categories.
-
-    Raises:
-        MurmurationError: there are too many to list.
-    """
-    return match(problem, Categories(problem.least, problem.most, problem.assigned).all(), sampling)
-
-
 def improve_by_exchanges(problem: Problem, matching: Matching) -> Matching:
     """Improve a matching by exchanges between jobs; a matching that cannot run is returned unchanged."""
     if not np.isfinite(matching.worth):

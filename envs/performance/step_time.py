@@ -20,7 +20,6 @@ interpolated around the points by inverse distance weighting, and fades to nothi
 With 1 instead, errors are half a per cent higher.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -29,8 +28,6 @@ import numpy as np
 from envs.types import FloatArray, IntArray, PerformanceError
 
 NumberArray: TypeAlias = FloatArray | IntArray
-Form: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
-"""GPUs, nodes, samples per GPU, cards in use (equal shapes) -> float64[..., 6]: the factors of the six parameters."""
 
 FADE = 16.0  # factor in GPUs, batch or spread at which a residual has the same weight as no correction
 _PRIOR_WEIGHT = 1e-3  # of a deviation from the prior by one step's time, against an error of one step's time
@@ -109,13 +106,12 @@ class StepTime:
     points: StepPoints | None = None  # measured points of the residuals
     residuals: FloatArray | None = None  # float64[num_points]: log(measured / fitted)
     network_cards: int = 1  # per node, in the measurement
-    form: Form = features
 
     def fitted_seconds(self, num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> FloatArray:
         """Return seconds per step by the six parameters alone; arguments broadcast."""
         n, nodes, b = _broadcast(num_gpus, num_nodes, local_batch)
         cards = cards_in_use(n, nodes, self.gpus_per_node, self.network_cards)
-        return np.asarray(self.form(n, nodes, b, cards) @ self.parameters)
+        return np.asarray(features(n, nodes, b, cards) @ self.parameters)
 
     def seconds(self, num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> FloatArray:
         """Return seconds per step, corrected by the measured points; arguments broadcast."""
@@ -163,7 +159,6 @@ def fit_step_time(
     *,
     network_cards: int = 1,
     carry: bool = True,
-    form: Form = features,
 ) -> StepTime:
     """Fit the surface of least relative error to measured steps.
 
@@ -173,7 +168,6 @@ def fit_step_time(
         gpus_per_node: of the machines in the measurement.
         network_cards: per node of these machines.
         carry: whether the surface keeps residuals, or only the six parameters.
-        form: the factors of the parameters; another form than `features` serves comparisons.
 
     Raises:
         PerformanceError: no points.
@@ -183,7 +177,7 @@ def fit_step_time(
     if len(points) == 0:
         raise PerformanceError("profile: has no measured point; give at least one")
     cards = cards_in_use(points.num_gpus, points.num_nodes, gpus_per_node, network_cards)
-    design = form(points.num_gpus, points.num_nodes, points.local_batch, cards) / points.seconds[:, None]
+    design = features(points.num_gpus, points.num_nodes, points.local_batch, cards) / points.seconds[:, None]
     shortest = float(points.seconds.min())
     smallest = float(points.local_batch.min())
     guesses = np.array(
@@ -205,7 +199,7 @@ def fit_step_time(
     prior_rows = np.diag(weights / np.array((shortest, shortest / smallest, *[shortest] * 4)))
     stacked = np.vstack((design, prior_rows))
     parameters, _ = nnls(stacked, np.concatenate((np.ones(len(points)), prior_rows @ guesses)))
-    bare = StepTime(np.asarray(parameters, np.float64), gpus_per_node, network_cards=network_cards, form=form)
+    bare = StepTime(np.asarray(parameters, np.float64), gpus_per_node, network_cards=network_cards)
     return surface_through(points, bare) if carry else bare
 
 

@@ -138,14 +138,14 @@ def collect_tables(runs: Iterable[Path]) -> dict[str, str]:
 
 
 def short_table(table: str) -> str:
-    """Return a task's table without `LEFT_OUT`: its first `MOST_ROWS` schedulers, strict FIFO and the lower bounds.
+    """Return a task's table without `LEFT_OUT`: its first `MOST_ROWS` schedulers, strict FIFO, the bounds.
 
     `scripts/compare.py task=<task> scheduler=[] recorded=true` prints all of it.
     """
     lines, schedulers, shown = list[str](), 0, list[int]()
     for line in table.splitlines():
         if not line.startswith("| "):
-            lines.append(line)
+            lines.append(re.sub(r" Marked .*", "", line))  # the page says once what the marks mean
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         shown = shown or [at for at, head in enumerate(cells) if head not in LEFT_OUT]

@@ -192,12 +192,6 @@ def read_fit_points(root: Path, model: str) -> list[ProfiledPoint]:
     return found
 
 
-def read_mega_params(root: Path, model: str) -> float:
-    """Read the size in M parameters in the artifact's fit of a model (rounded differently than in its validation)."""
-    path = root / model / "config.csv"
-    return _number(path, 2, "parameter_size", _rows(path, ("parameter_size",))[0]["parameter_size"])
-
-
 def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     if not path.is_file():
         raise PerformanceError(

@@ -6,7 +6,7 @@ traffic of ZeRO-Offload, the optimizer step, and traffic of tensor and pipeline 
 Sources:
 
 - *Published*: the parts, the seven parameters, the p-norm overlaps, volumes of gradient and tensor traffic, as in the
-  public artifact (`papers.rubick_model.artifact` keeps the artifact's own form).
+  public artifact.
 - *Reconstruction* (ours): the forward time as a function of plan and batch (the artifact measures it for every plan);
   the pipeline bubble of one-forward-one-backward schedules; ZeRO's all-gather of updated parameters after the step; the
   bandwidth between nodes as that of the network cards that a job's GPUs use, shared by the tensor ranks of a node. Each

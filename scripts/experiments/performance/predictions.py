@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from envs.performance.scaling import leave_one_type_out
-from envs.performance.step_time import Priors, StepTime
+from envs.performance.step_time import Priors, StepTime, fit_step_time
 from envs.types import PerformanceError
 from experiments.performance.contention import (
     LAWS,
@@ -32,7 +32,6 @@ from experiments.performance.contention import (
     read_deepshare,
 )
 from experiments.performance.efficiency import efficiency_errors
-from experiments.performance.forms import Fit, fit_ours
 from experiments.performance.profiles import PREDICTION_COLUMNS, read_elasticflow, read_gavel, rows_to_steps
 from experiments.performance.rubick_protocols import PROTOCOLS, prediction_errors
 from experiments.performance.t4 import FITTED_NODES, t4_errors
@@ -43,13 +42,12 @@ NOT_SCALING = ("ncf", "yolov3", "resnet50_cifar10")
 """Models left out of ElasticFlow's strong scaling: slower on 8 GPUs than on 4, or not run on more than 8."""
 
 
-def gavel_errors(path: Path | str, *, seed: int = 0, fit: Fit = fit_ours) -> pd.DataFrame:
+def gavel_errors(path: Path | str, *, seed: int = 0) -> pd.DataFrame:
     """Predict each half of Gavel's points from the other half.
 
     Args:
         path: Gavel's isolated throughputs.
         seed: of the split.
-        fit: the form of the surface.
     """
     table = read_gavel(path)
     rng = np.random.default_rng(seed)
@@ -60,7 +58,7 @@ def gavel_errors(path: Path | str, *, seed: int = 0, fit: Fit = fit_ours) -> pd.
         order = rng.permutation(len(rows))
         halves = (rows.iloc[order[::2]], rows.iloc[order[1::2]])
         for seen, unseen in (halves, halves[::-1]):
-            throughputs = _predict(rows, fit(rows_to_steps(seen), Priors(), 8, 1)).assign(
+            throughputs = _predict(rows, fit_step_time(rows_to_steps(seen), Priors(), 8)).assign(
                 unseen=rows.index.isin(unseen.index)
             )
             penalties = _penalties(throughputs)
@@ -73,9 +71,7 @@ def gavel_errors(path: Path | str, *, seed: int = 0, fit: Fit = fit_ours) -> pd.
     return pd.concat(found, ignore_index=True)
 
 
-def elasticflow_errors(
-    path: Path | str, *, multi_node_points: int = 0, gpu_type: str = "A100", fit: Fit = fit_ours
-) -> pd.DataFrame:
+def elasticflow_errors(path: Path | str, *, multi_node_points: int = 0, gpu_type: str = "A100") -> pd.DataFrame:
     """Predict throughputs on more than 8 GPUs from those on up to 8.
 
     Args:
@@ -83,7 +79,6 @@ def elasticflow_errors(
         multi_node_points: number of each model's points on more than 8 GPUs that are seen too: those with the fewest
             GPUs, and of these the largest batch.
         gpu_type: A100 or T4.
-        fit: the form of the surface.
     """
     table = read_elasticflow(path)
     found = []
@@ -92,7 +87,7 @@ def elasticflow_errors(
         if model in NOT_SCALING or large.empty:
             continue
         seen = pd.concat((rows[rows["num_gpus"] <= SEEN_GPUS], large.iloc[:multi_node_points]))
-        throughputs = _predict(large.iloc[multi_node_points:], fit(rows_to_steps(seen), Priors(), 8, 1))
+        throughputs = _predict(large.iloc[multi_node_points:], fit_step_time(rows_to_steps(seen), Priors(), 8))
         protocol = f"elasticflow, up to 8 GPUs and {multi_node_points} multi-node"
         found.append(_rows(protocol, "samples/s", str(model), gpu_type, throughputs))
     return pd.concat(found, ignore_index=True)

@@ -1,9 +1,7 @@
 """Predictions of Rubick's performance model compared with Rubick's own public measurements.
 
-There are two protocols. The *artifact's* protocol uses the artifact's form, fit points, given constants for LLaMA and
-the measured forward time of every plan; its errors are compared with the paper's table. The *predictive* protocol uses
-only what a scheduler can know: it models the forward time too, over all measured (plan, placement) points. It holds
-points out in three ways:
+They use only what a scheduler can know: they model the forward time too, over all measured (plan, placement) points.
+Points are held out in three ways:
 
 - `profile`: fit on a handful of points and predict all. The handful is the artifact's own points on one node, one
   placement over four nodes for each class of data-parallel plans, and two to four tensor- and pipeline-parallel points;

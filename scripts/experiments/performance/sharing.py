@@ -14,27 +14,21 @@ Both directions of a pair are held out together. Pairs that do not fit the memor
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import least_squares
 
 from envs.performance import default_model, find_pair_factor, zoo, zoo_name
 from envs.performance.colocation import PairEffects, colocation, fit_effects
-from envs.performance.contention import stage_profile
 from envs.performance.gavel_model import LOCATION, PAIRS_LOCATION, GavelModel
 from envs.performance.gpus import gpu_types
-from envs.types import BoolArray, FloatArray, IntArray, PerformanceError
+from envs.types import BoolArray, FloatArray, PerformanceError
 from experiments.performance.reproduction import Reproduction
 
 NUM_FOLDS = 5
 GPU_TYPES = ("K80", "P100", "V100")
-RIDGE = 0.3  # weight of the squared figures of the overlap forms
-START = 0.1  # standard deviation of their first figures, which must differ between resources
-MOST_STEPS = 8  # of the solver
 Predict = Callable[[pd.DataFrame], FloatArray]  # rows -> their factors
 SharingForm = Callable[[pd.DataFrame], Predict]  # measured rows -> how to predict others
 
@@ -107,55 +101,11 @@ def fit_means(seen: pd.DataFrame) -> Predict:
     return predict
 
 
-def fit_stages(seen: pd.DataFrame) -> Predict:
-    """Take the pair's factor on V100; else share by Muri's stages: each stretches by the jobs' total demand above 1.
-
-    The project used this form before.
-    """
-    on_v100 = seen[seen["gpu_type"] == "V100"].set_index(["job_type", "other_type"])["measured"].to_dict()
-
-    def predict(rows: pd.DataFrame) -> FloatArray:
-        pairs = zip(rows["job_type"], rows["other_type"], rows["model"], rows["other_model"], strict=True)
-        return np.array([on_v100.get((own, other)) or _stage_factor(*names) for own, other, *names in pairs])
-
-    return predict
-
-
-def fit_overlap(resources: int, *, symmetric: bool) -> SharingForm:
-    """Return the form 1 / (1 + sum over resources of a_r b_r), with positive figures of both job types.
-
-    Args:
-        resources: number of resources.
-        symmetric: whether a job type suffers on a resource as much as it makes others suffer; else it has two figures.
-    """
-
-    def fit(seen: pd.DataFrame) -> Predict:
-        names = sorted(set(seen["job_type"]))
-        found = {str(name): _fit_loads(rows, names, resources, symmetric) for name, rows in seen.groupby("gpu_type")}
-        pooled = _fit_loads(seen, names, resources, symmetric)
-
-        def predict(rows: pd.DataFrame) -> FloatArray:
-            factors = np.zeros(len(rows))
-            for gpu_type in set(rows["gpu_type"]):
-                of_type = (rows["gpu_type"] == gpu_type).to_numpy()
-                own, other = (_places(rows[of_type][column], names) for column in ("job_type", "other_type"))
-                factors[of_type] = 1.0 / (1.0 + _loads(found.get(gpu_type, pooled), own, other).sum(axis=1))
-            return factors
-
-        return predict
-
-    return fit
-
-
 FORMS: dict[str, SharingForm] = {
     "product (default model)": fit_product,
     "no interference": lambda seen: lambda rows: np.ones(len(rows)),
     "half each": lambda seen: lambda rows: np.full(len(rows), 0.5),
-    "V100, else Muri's stages": fit_stages,
     "mean of the job type": fit_means,
-    "overlap of 1 resource": fit_overlap(1, symmetric=True),
-    "overlap of 3 resources": fit_overlap(3, symmetric=True),
-    "2 resources, two figures": fit_overlap(2, symmetric=False),
 }
 """Name -> how it is fitted to measured rows."""
 
@@ -276,15 +226,6 @@ def validate_pairs(root: Path | str, *, seed: int = 0) -> tuple[pd.DataFrame, Re
     return predictions, Reproduction(tables)
 
 
-@cache
-def _stage_factor(model: str, other: str) -> float:
-    profiles = [stage_profile(name) for name in (model, other)]
-    share = np.array([(profile.cpu, profile.gpu, profile.network) for profile in profiles])
-    stretch = np.maximum(share.sum(axis=0), 1.0)
-    longest = max(1.0, share[0].sum())  # stages of one job that overlap already
-    return float(1.0 / (1.0 + (share[0] * (stretch - 1.0)).sum() / longest))
-
-
 def _as_keys(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
     return list(zip(rows["model"], rows["other_model"], rows["gpu_type"], strict=True))
 
@@ -309,42 +250,3 @@ def _protocols(rows: pd.DataFrame, seed: int) -> Iterator[tuple[str, list[tuple[
         both += [(of_model[first] | of_model[second], asked)] if asked.any() else []
     yield "both models", both
     yield "a GPU type", [(fold, fold) for fold in hold_out("gpu_type", "gpu_type").values()]
-
-
-def _places(column: pd.Series, names: Sequence[str]) -> IntArray:
-    """Return the place of each name; that after the last for one that is not among them."""
-    place = {name: number for number, name in enumerate(names)}
-    return np.array([place.get(name, len(names)) for name in column])
-
-
-def _loads(figures: FloatArray, own: IntArray, other: IntArray) -> FloatArray:
-    """float64[num_rows, resources]: extra time on each resource, from logarithms [2, num_names + 1, resources]."""
-    return np.asarray(np.exp(figures[0, own] + figures[1, other]))
-
-
-def _fit_loads(rows: pd.DataFrame, names: Sequence[str], resources: int, symmetric: bool) -> FloatArray:
-    """Fit the logarithms of `_loads` to rows by least squares; a name without rows has the mean of the others."""
-    own, other = (_places(rows[column], names) for column in ("job_type", "other_type"))
-    measured, sides = rows["measured"].to_numpy(), 1 if symmetric else 2
-    shape, number = (sides, len(names), resources), np.arange(len(rows))
-    first = np.log(1.0 / measured.mean() - 1.0) / 2 - np.log(resources) / 2  # the mean factor, by equal resources
-
-    def unpack(values: FloatArray) -> FloatArray:
-        figures = first + values.reshape(shape)
-        return np.concatenate((figures, figures)) if symmetric else figures
-
-    def residuals(values: FloatArray) -> FloatArray:
-        factors = 1.0 / (1.0 + _loads(unpack(values), own, other).sum(axis=1))
-        return np.concatenate((factors - measured, RIDGE * values / len(names) ** 0.5))
-
-    def jacobian(values: FloatArray) -> FloatArray:
-        loads = _loads(unpack(values), own, other)
-        slope = -loads / (1.0 + loads.sum(axis=1, keepdims=True)) ** 2
-        found = np.zeros((len(rows), *shape))
-        found[number, 0, own] += slope
-        found[number, sides - 1, other] += slope
-        return np.concatenate((found.reshape(len(rows), -1), RIDGE / len(names) ** 0.5 * np.eye(len(values))))
-
-    start = np.random.default_rng(0).normal(0.0, START, int(np.prod(shape)))
-    fitted = unpack(least_squares(residuals, start, jacobian, method="lm", max_nfev=MOST_STEPS).x)
-    return np.concatenate((fitted, np.full((2, 1, resources), first)), axis=1)

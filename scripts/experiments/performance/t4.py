@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from envs.performance.step_time import Priors, StepPoints
-from experiments.performance.forms import Fit, fit_ours
+from envs.performance.step_time import Priors, StepPoints, fit_step_time
 from experiments.performance.profiles import PREDICTION_COLUMNS, read_columns
 
 GPUS_PER_NODE = 4
@@ -51,16 +50,13 @@ def read_pollux_t4(folder: Path | str) -> pd.DataFrame:
     return table[["model", "placement", "num_gpus", "num_nodes", "largest", "smallest", "local_batch", "seconds"]]
 
 
-def t4_errors(
-    folder: Path | str, *, variant: str = "up to 4 nodes", seed: int = 0, fit: Fit = fit_ours
-) -> pd.DataFrame:
+def t4_errors(folder: Path | str, *, variant: str = "up to 4 nodes", seed: int = 0) -> pd.DataFrame:
     """Predict Pollux's T4 throughputs from six points per application.
 
     Args:
         folder: with both files.
         variant: a key of `FITTED_NODES`.
         seed: of the drawn points.
-        fit: the form of the surface.
 
     Returns:
         The columns of `PREDICTION_COLUMNS`, with the points of all draws.
@@ -71,7 +67,7 @@ def t4_errors(
         rng = np.random.default_rng((seed, draw))
         for model, rows in table.groupby("model"):
             chosen = choose_fit_points(rows, FITTED_NODES[variant], rng)
-            surface = fit(_steps(rows.loc[chosen]), Priors(), GPUS_PER_NODE, 1)
+            surface = fit_step_time(_steps(rows.loc[chosen]), Priors(), GPUS_PER_NODE)
             rest = rows.drop(index=chosen)
             points = _steps(rest)
             predicted = surface.seconds(points.num_gpus, points.num_nodes, points.local_batch)
@@ -88,23 +84,6 @@ def t4_errors(
     named = pd.concat(found, ignore_index=True)
     named = named.assign(protocol=f"Pollux T4, 6 points {variant}", quantity="samples/s", gpu_type="T4")
     return named[list(PREDICTION_COLUMNS)]
-
-
-def compare_two_with_three_nodes(folder: Path | str) -> pd.DataFrame:
-    """Tabulate how much longer a step takes on two nodes than on three, by GPUs per node, at equal samples per GPU.
-
-    More nodes should never be faster. Here they are, so a fit to two nodes overestimates steps on more.
-    """
-    table = read_pollux_t4(folder)
-    rows = []
-    for gpus in range(1, GPUS_PER_NODE + 1):
-        two, three = (
-            table[table["placement"] == str(gpus) * nodes].set_index(["model", "local_batch"])["seconds"]
-            for nodes in (2, 3)
-        )
-        ratio = (two / three).dropna()
-        rows.append((gpus, len(ratio), (ratio.median() - 1) * 100, (ratio > 1).mean() * 100))
-    return pd.DataFrame(rows, columns=["GPUs per node", "pairs", "longer on two: median %", "longer on two: share %"])
 
 
 def choose_fit_points(rows: pd.DataFrame, nodes: tuple[int, ...], rng: np.random.Generator) -> list[int]:

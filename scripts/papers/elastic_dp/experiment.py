@@ -29,7 +29,6 @@ from envs.workloads import SyntheticSource, Workload
 from envs.workloads.calibration import JobStream
 from envs.workloads.distributions import Arrivals, LogNormal
 from experiments.performance.reproduction import Reproduction
-from papers.elastic_dp.benchmark import optimiser_table
 
 FIXED: tuple[BatchRule, ...] = ("least", "usual", "most")
 OVERLOADS: tuple[Literal["drop", "queue"], ...] = ("drop", "queue")
@@ -120,7 +119,7 @@ def against_fixed_batch(
     num_workloads: int = 10,
     seed: int = 0,
 ) -> Reproduction:
-    """Compare jobs completed and mean completion times with fixed batch sizes, and check the optimiser.
+    """Compare jobs completed and mean completion times with fixed batch sizes.
 
     Each workload runs twice under each scheduler. In one run rejected jobs are dropped, which gives the number of jobs
     completed. In the other they wait, which gives completion times of all jobs. Writes `runs.csv`, a row for each run.
@@ -149,7 +148,6 @@ def against_fixed_batch(
     tables = [
         ("Jobs completed where rejected jobs are dropped", jobs_completed(runs)),
         ("Mean completion time in hours where rejected jobs wait", completion_times(runs)),
-        ("The optimiser", optimiser_table(seed)),
     ]
     return Reproduction(tables, notes(setting))
 

@@ -29,7 +29,6 @@ from envs.types import Allocation, ClusterSpec, Configuration, FloatArray, JobId
 from envs.workloads import TraceSource, Workload
 from envs.workloads.readers import RubickTrace
 from experiments.performance.reproduction import Reproduction
-from papers.rubick.bound import least_makespan
 
 HOUR = 3600.0
 SLACK = 1.5  # factor by which the artifact eases the service level
@@ -140,7 +139,6 @@ def scheduling(data: str, folder: Path, variants: Sequence[str] = ("base", "bp",
     if "mt" in variants:
         tables.append(("Guaranteed jobs of trace mt", guarantees_table(runs)))
     tables.append(("Ratios to Rubick", ratios_table(runs)))
-    tables.append(("Lower bound of makespan, hours", bounds_table(workloads, cluster, measured)))
     return Reproduction(tables, explain_tables())
 
 
@@ -245,17 +243,6 @@ def ratios_table(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def bounds_table(workloads: Mapping[str, Workload], cluster: ClusterSpec, measured: MeasuredModel) -> pd.DataFrame:
-    """Lower bounds on makespan by trace: without guarantees, at the level eased 1.5-fold, and at the level."""
-    slacks = {"no guarantees": None, "level / 1.5": SLACK, "level": 1.0}
-    rows = [
-        {"trace": variant}
-        | {name: round(least_makespan(workload, cluster, measured, slack) / HOUR, 2) for name, slack in slacks.items()}
-        for variant, workload in workloads.items()
-    ]
-    return pd.DataFrame(rows)
-
-
 def explain_tables() -> list[str]:
     """Explain how to read the tables."""
     return [
@@ -269,7 +256,5 @@ def explain_tables() -> list[str]:
         "guaranteed jobs request up to 182 of the 64 GPUs at once, so they wait, and Rubick stops guaranteed jobs for "
         "starved ones; level: the user's plan on the requested GPUs",
         "fitted throughputs: decisions by a model fitted to a few profiled points, progress as measured",
-        "a bound on makespan counts one start of 260 s for each job and all GPUs at their best from any time on; the "
-        "busiest part of every trace begins at 6.35 h, and more than half of its work is in three LLaMA-30B jobs",
         "RoBERTa's measured times on one GPU are those on two, as published",
     ]

@@ -1,1 +1,1 @@
-"""Comparison of Rubick's model with its public measurements: protocols, the paper's table of errors, and a report."""
+"""Comparison of Rubick's model with its public measurements: protocols and a report."""

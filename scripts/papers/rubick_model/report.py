@@ -1,4 +1,4 @@
-"""Reproduce Rubick's table of prediction errors: tables, CSV, JSON, pictures and fitted figures."""
+"""Rubick's prediction errors under the protocols of the project: tables, CSV, JSON, pictures and fitted figures."""
 
 import json
 from collections.abc import Mapping
@@ -21,17 +21,16 @@ from experiments.performance.rubick_protocols import (
     read_measured_runs,
     worst_points,
 )
-from papers.rubick_model.table2 import artifact_errors, artifact_table
 
 NUM_WORST = 10
 
 
 def prediction_error(data: str, folder: Path) -> Reproduction:
-    """Run both protocols on all of Rubick's public measurements.
+    """Run the protocols on all of Rubick's public measurements.
 
-    Writes into the run's folder `artifact.csv` and `predictions.csv` (every point), `summary.json`, a picture of
-    predicted against measured for each protocol, and `rubick_figures.yaml`, the fits of the `profile` protocol in the
-    form of the package's own table.
+    Writes into the run's folder `predictions.csv` (every point), `summary.json`, a picture of predicted against
+    measured for each protocol, and `rubick_figures.yaml`, the fits of the `profile` protocol in the form of the
+    package's own table.
 
     Args:
         data: folder that holds `profiles/rubick` and `profiles/rubick_fit_points`.
@@ -41,25 +40,23 @@ def prediction_error(data: str, folder: Path) -> Reproduction:
         PerformanceError: the data are missing or broken.
     """
     root = find_profiles(data)
-    artifact = artifact_errors(root)
     reports = fit_profiles(read_measured_runs(root))
     errors = {protocol: prediction_errors(root, protocol, reports) for protocol in PROTOCOLS}
     whole = summarise_protocols(errors)
-    _write(folder, artifact, errors, whole, reports)
+    _write(folder, errors, whole, reports)
     profile = errors["profile"]
-    ours = artifact_table(artifact).rename(columns={"published_average": "paper avg", "published_maximum": "paper max"})
     shown = [
-        ("Artifact's protocol: error in %, ours and the paper's", ours),
         ("Fits of the profile protocol", _fits(reports)),
-        ("Predictive protocol: relative error in %", _percent(whole)),
+        ("Relative error in %", _percent(whole)),
         (
             "Profile protocol: error in % by model and plan class",
             _percent(distribution(profile, ("folder", "plan_class"))),
         ),
         (f"Profile protocol: the {NUM_WORST} largest errors", _worst(profile)),
     ]
+    first = whole.iloc[0]
     causes = [f"cause {number}: {cause}" for number, cause in enumerate(_causes(profile), start=1)]
-    return Reproduction(shown, [*causes, *_notes(artifact, whole)])
+    return Reproduction(shown, [*causes, f"median error {first['median']:.1%} over {int(first['points'])} points"])
 
 
 def summarise_protocols(errors: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -83,19 +80,15 @@ def figures_table(reports: Mapping[str, FitReport]) -> dict[str, dict[str, dict[
 
 def _write(
     folder: Path,
-    artifact: pd.DataFrame,
     errors: Mapping[str, pd.DataFrame],
     whole: pd.DataFrame,
     reports: Mapping[str, FitReport],
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_frame(folder / "artifact.csv", artifact)
     every = pd.concat([frame.assign(protocol=name) for name, frame in errors.items()], ignore_index=True)
     write_frame(folder / "predictions.csv", every)
-    published = artifact_table(artifact)
     text = json.dumps(
         {
-            "artifact": published.to_dict(orient="records"),
             "predictive": whole.to_dict(orient="records"),
             "fits": {model: asdict(report) for model, report in reports.items()},
         },
@@ -142,13 +135,3 @@ def _worst(errors: pd.DataFrame) -> pd.DataFrame:
             "cause": [causes.index(cause) + 1 for cause in chosen["cause"]],
         }
     )
-
-
-def _notes(artifact: pd.DataFrame, whole: pd.DataFrame) -> list[str]:
-    table = artifact_table(artifact)
-    above = (table["average"] - table["published_average"]).max()
-    first = whole.iloc[0]
-    return [
-        f"artifact's protocol: {len(table)} classes, averages at most {max(above, 0):.3f} points above the paper's",
-        f"predictive protocol: median error {first['median']:.1%} over {int(first['points'])} points",
-    ]

@@ -9,11 +9,12 @@ from functools import cache
 import numpy as np
 
 from baselines.sampling_matching.kernels import seconds
-from baselines.sampling_matching.problem import Problem, problem, ring_overhead
+from baselines.sampling_matching.problem import Problem, problem
 from envs.performance import default_model
 from envs.performance.zoo import zoo
 from envs.simulation.compiled.jit import jit
 from envs.types import Configuration, FloatArray, IntArray
+from tests.unit.baselines.matching_worlds import ring_overhead
 
 GPU_TYPES = ("T4", "P100", "V100")
 SHORTEST_HOURS, LONGEST_HOURS = 0.5, 8.0  # hours of a job on one average worker; log-uniform between them

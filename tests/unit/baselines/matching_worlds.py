@@ -4,10 +4,34 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
-from baselines.sampling_matching.problem import Problem, compute_completion_seconds, objective, problem, ring_overhead
+from baselines.sampling_matching.categories import Categories
+from baselines.sampling_matching.problem import Problem, compute_completion_seconds, objective, problem
+from baselines.sampling_matching.search import Matching, Sampling, match
 from envs.types import FloatArray, IntArray
+
+
+def ring_overhead(num_workers: int, rounds: npt.ArrayLike, gradient_gb: npt.ArrayLike, link_gb_s: float) -> FloatArray:
+    """Seconds in all-reduces until a job's end, by number of workers: float64[num_jobs, num_workers + 1].
+
+    A ring over the slowest link takes 2 (k - 1) / k D / r per iteration.
+
+    Args:
+        num_workers: largest number of workers, the last column.
+        rounds: iterations of each job.
+        gradient_gb: gradients of each job, in GB.
+        link_gb_s: bandwidth of the slowest link, in GB/s.
+    """
+    size = np.maximum(np.arange(num_workers + 1), 1)
+    each = np.asarray(rounds, np.float64) * np.asarray(gradient_gb, np.float64) / link_gb_s
+    return np.asarray(2.0 * (size - 1) / size * each[:, None])
+
+
+def every_category_matching(made: Problem, sampling: Sampling) -> Matching:
+    """Search all categories."""
+    return match(made, Categories(made.least, made.most, made.assigned).all(), sampling)
 
 
 def paper_problem(seed: int, jobs: int, workers: int, *, link_gb_s: float = 12.5, may_idle: bool = False) -> Problem:

@@ -10,7 +10,6 @@ from baselines.sampling_matching.problem import Problem, objective, of_jobs
 from baselines.sampling_matching.search import (
     Sampling,
     best_matching,
-    every_category_matching,
     greedy_matching,
     present_matching,
     sampled_matching,
@@ -19,7 +18,7 @@ from envs.simulation import Scenario, Setup, Simulator, run_episode
 from tests.conformance.audit import check_run
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 from tests.unit.baselines.matching_optima import every_split
-from tests.unit.baselines.matching_worlds import any_problem, paper_problem
+from tests.unit.baselines.matching_worlds import any_problem, every_category_matching, paper_problem
 
 seeds = st.integers(0, 100_000)
 sizes = st.sampled_from([(2, 6), (3, 7), (4, 9)])

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.sampling_matching.problem import compute_completion_seconds, objective, of_jobs, problem, ring_overhead
+from baselines.sampling_matching.problem import compute_completion_seconds, objective, of_jobs, problem
 from envs.types import MurmurationError
-from tests.unit.baselines.matching_worlds import any_problem, some_matching
+from tests.unit.baselines.matching_worlds import any_problem, ring_overhead, some_matching
 
 
 def test_completion_times_worked_by_hand():

@@ -5,14 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.sampling_matching.problem import compute_completion_seconds, objective, problem, ring_overhead
+from baselines.sampling_matching.problem import compute_completion_seconds, objective, problem
 from baselines.sampling_matching.search import (
     Sampling,
     best_matching,
     categories_around,
     drawn_categories,
     equal_share_matching,
-    every_category_matching,
     greedy_matching,
     improve_by_exchanges,
     job_order,
@@ -23,7 +22,7 @@ from baselines.sampling_matching.search import (
 from envs.metrics import jain_index
 from envs.types import MurmurationError
 from tests.unit.baselines.matching_optima import FAST_LINKS, SLOW_LINKS, draw, every_split
-from tests.unit.baselines.matching_worlds import any_problem, paper_problem
+from tests.unit.baselines.matching_worlds import any_problem, every_category_matching, paper_problem, ring_overhead
 
 PAPER_GAP = 0.0204
 seeds = st.integers(0, 100_000)

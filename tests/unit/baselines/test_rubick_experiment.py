@@ -15,12 +15,10 @@ from envs.scheduling import Scheduler
 from envs.types import Configuration, ExecutionPlan, JobSpec, MurmurationError
 from envs.workloads import Workload
 from papers.rubick import experiment as rubick_experiment
-from papers.rubick.bound import least_makespan
 from papers.rubick.experiment import (
     PUBLISHED,
     STRICT,
     WithUserPlans,
-    bounds_table,
     build_a800_cluster,
     explain_tables,
     figures,
@@ -176,7 +174,7 @@ def test_the_experiment_writes_its_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(rubick_experiment, "schedulers", lambda measured: some)
     monkeypatch.setattr(rubick_experiment, "trace", lambda data, variant, cluster, measured: workload)
     found = scheduling("", tmp_path / "run", ["base", "mt"])
-    assert [len(frame) for _, frame in found.tables] == [3, 3, 3, 2, 2]
+    assert [len(frame) for _, frame in found.tables] == [3, 3, 3, 2]
     written = pd.read_csv(tmp_path / "run" / "runs.csv")
     assert written["trace"].tolist() == ["base", "base", "mt", "mt"]
     assert written["jct"].iloc[0] == written["jct"].iloc[2]
@@ -192,12 +190,6 @@ def test_reproduce_yaml_names_the_experiment():
     assert entry == {"_target_": f"{scheduling.__module__}.{scheduling.__name__}"}
 
 
-def test_bounds_by_trace_and_guarantee():
-    """Alone on eight GPUs from 30 on: 260 s and 160 samples at 16 per second, with and without guarantee."""
-    table: Any = bounds_table({"mt": jobs((30, 8, 160, True))}, build_a800_cluster(), MEASURED)
-    assert table.loc[0].tolist() == ["mt", 0.08, 0.08, 0.08]
-
-
 def data_folder(real_data):
     """The folder of traces and profiles."""
     real_data("profiles/rubick/gpt2/placements.csv")
@@ -207,7 +199,7 @@ def data_folder(real_data):
 def test_rubick_on_the_public_traces(real_data):
     """Mean JCT on base and of guaranteed jobs is below what the artifact prints, which uses more GPUs than exist.
 
-    For all jobs of mt, and for makespan, it is not; there Rubick is below FIFO and above the lower bound.
+    For all jobs of mt, and for makespan, it is not; there Rubick is below FIFO alone.
     Guaranteed jobs are at their level whenever they run.
     """
     data = data_folder(real_data)
@@ -220,7 +212,7 @@ def test_rubick_on_the_public_traces(real_data):
         )
         assert ours["unfinished"] == 0
         assert ours["jct"] < 0.8 * fifo["jct"]
-        assert least_makespan(workload, cluster, measured, 1.0) / 3600 < ours["makespan"] < fifo["makespan"]
+        assert ours["makespan"] < fifo["makespan"]
         if variant == "base":
             assert ours["jct"] < 0.6 * PUBLISHED["base"][0]
         else:

@@ -1,4 +1,4 @@
-"""The reproduction of Rubick's table as a user runs it: its files, its result, and the script's errors."""
+"""Rubick's prediction errors as a user runs it: its files, its result, and the script's errors."""
 
 import json
 from pathlib import Path
@@ -26,14 +26,13 @@ def test_a_complete_run(real_data, tmp_path):
     assert last.startswith("run: ")
     folder = tmp_path / last.removeprefix("run: ")
     assert {path.name for path in folder.iterdir()} >= {
-        *("artifact.csv", "predictions.csv", "summary.json", "rubick_figures.yaml"),
+        *("predictions.csv", "summary.json", "rubick_figures.yaml"),
         *("predicted_profile.png", "predicted_small_to_large.png", "predicted_leave_one_plan_out.png"),
     }
     predictions = pd.read_csv(folder / "predictions.csv", dtype={"placement": str, "exec_plan": str})
     profile = predictions[predictions["protocol"] == "profile"]
     kept = json.loads((folder / "summary.json").read_text())
     assert len(profile) == 535
-    assert len(kept["artifact"]) == 25
     assert kept["predictive"][0]["median"] == pytest.approx(profile["error"].abs().median())
     assert f"{kept['predictive'][0]['median']:.1%} over 535 points" in notes[-1]
     figures, shipped = (

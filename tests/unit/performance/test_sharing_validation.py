@@ -13,9 +13,7 @@ from experiments.performance.sharing import (
     describe_pairs,
     describe_zoo_pairs,
     fit_means,
-    fit_overlap,
     fit_product,
-    fit_stages,
     predict_by_default_model,
     predict_pairs,
     read_default_factors,
@@ -23,7 +21,7 @@ from experiments.performance.sharing import (
     summarise_pairs,
 )
 
-PRODUCT, MEAN, STAGES = "product (default model)", "mean of the job type", "V100, else Muri's stages"
+PRODUCT, MEAN = "product (default model)", "mean of the job type"
 TYPES = ("K80", "P100", "V100")
 NAMES = ("resnet18", "resnet50", "transformer", "lm", "recommendation", "a3c", "cyclegan")
 OWN = dict(zip(NAMES, (0.9, 0.8, 0.7, 0.9, 0.6, 0.8, 0.7), strict=True))
@@ -50,18 +48,6 @@ def test_the_form_of_the_default_model_predicts_held_out_pairs_that_follow_it():
     assert errors["random pairs"] < 0.12
     assert errors["random pairs"] < errors["a GPU type"] < errors["both models"]
     assert largest_error(predict_pairs(made_up(), {MEAN: fit_means}))["random pairs"] > 0.15
-
-
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_overlap_predicts_held_out_pairs_that_follow_it(symmetric):
-    """Each uses two resources; equal jobs meet on both of them."""
-    uses = {name: np.array([place, 6 - place]) / 4 for place, name in enumerate(NAMES)}
-    rows = made_up(lambda own, other, gpu_type: 1 / (1 + uses[own] @ uses[other]))
-    table = predict_pairs(rows, {"overlap": fit_overlap(2, symmetric=symmetric), PRODUCT: fit_product})
-    errors = table[table["held_out"] == "random pairs"]
-    size = (errors["predicted"] - errors["measured"]).abs().groupby(errors["form"]).median()
-    assert size["overlap"] < 0.03
-    assert size["overlap"] < size[PRODUCT] / 2
 
 
 def test_what_is_held_out_is_not_seen():
@@ -123,17 +109,6 @@ def test_means_fall_back_by_hand():
     assert fit_means(seen)(pd.DataFrame(asked, columns=columns[:3])) == pytest.approx([0.2, 0.3, 0.2, 0.3])
 
 
-def test_stages_by_hand():
-    """On V100 as measured. Elsewhere two equal jobs that keep the GPU busy halve; BERT uses it for 160 of 178 ms."""
-    columns = ["gpu_type", "job_type", "other_type", "model", "other_model", "measured"]
-    seen = pd.DataFrame([("V100", "bert", "lm", "bert", "lm", 0.7)], columns=columns)
-    asked = [("A100", *pair, *pair) for pair in (("bert", "lm"), ("bert", "bert"), ("bert", "a2c"), ("lm", "lm"))]
-    found = fit_stages(seen)(pd.DataFrame(asked, columns=columns[:5]))
-    busy = 160 / 178
-    assert found[:2] == pytest.approx([0.7, 1 / (1 + busy * (2 * busy - 1))], rel=1e-3)
-    assert found[2:] == pytest.approx([1.0, 0.5], abs=0.06)
-
-
 def test_errors_by_hand():
     """Errors of 0.1 and 0.3 of two jobs, together 0.2; a job type beside itself counts for both jobs."""
     columns = ["held_out", "form", "fold", "gpu_type", "job_type", "other_type", "measured", "predicted"]
@@ -163,7 +138,7 @@ def test_the_default_models_pairs_are_its_table():
     assert len(rows) == len(colocation()) == 147
     assert (rows["measured"] > 0).sum() == 144
     for name in ("a model", "random pairs"):
-        table = summarise_pairs(predict_pairs(rows, {each: FORMS[each] for each in (PRODUCT, MEAN, STAGES)}))
+        table = summarise_pairs(predict_pairs(rows, {each: FORMS[each] for each in (PRODUCT, MEAN)}))
         size = table[table["held_out"] == name].set_index("form")["median"]
         assert size.idxmin() == PRODUCT
 
@@ -194,8 +169,8 @@ def test_gavels_pairs(factors):
 
 
 def test_the_default_form_is_best_for_what_was_not_seen(factors):
-    """Of the forms without search, on held-out job types, models and GPU types; and far from no interference."""
-    forms = {name: FORMS[name] for name in (PRODUCT, MEAN, STAGES, "half each", "no interference")}
+    """On held-out job types, models and GPU types; and far from no interference."""
+    forms = {name: FORMS[name] for name in (PRODUCT, MEAN, "half each", "no interference")}
     table = summarise_pairs(predict_pairs(factors, forms))
     for held_out, rows in table.groupby("held_out"):
         size = rows.set_index("form")["median"]

@@ -10,7 +10,7 @@ import yaml
 from hydra.utils import instantiate
 
 from envs.performance import Contention, CostBySize, CostByTable, TableModel
-from experiments.performance import conclusions, contention, forms, predictions, report, sharing
+from experiments.performance import conclusions, contention, predictions, sharing
 from experiments.performance.predictions import summarise_errors
 from experiments.performance.profiles import PREDICTION_COLUMNS
 from tests.unit.scripts.test_training_scripts import run_here
@@ -32,7 +32,6 @@ def run(tmp_path, monkeypatch):
 
 def with_quick_forms(monkeypatch):
     """Leave out the forms, laws and protocols whose fits take long."""
-    monkeypatch.setattr(report, "FORMS", {"ours": forms.fit_ours})
     monkeypatch.setattr(sharing, "FORMS", {name: sharing.FORMS[name] for name in ("half each", "mean of the job type")})
     monkeypatch.setattr(contention, "LAWS", {"no contention": "off"})
     monkeypatch.setattr(predictions, "LAWS", contention.LAWS)
@@ -51,7 +50,7 @@ def test_the_script_prints_errors_and_writes_predictions_and_pictures(quick, rea
     assert done.stdout.splitlines()[-1].startswith("run: ")
     for heading in (
         "gavel, half from half",
-        "Forms of the step time",
+        "T4, by number of nodes",
         "Uneven placements",
         "Guessed pairs",
         "H100 over",

@@ -319,9 +319,11 @@ def test_a_page_has_the_best_fifo_and_the_bounds_without_all_columns():
     rows = ["| scheduler | mean JCT (h) |", "| --- | ---: |"]
     rows += [f"| scheduler_{place}{' *' * (place % 2)} | 1.0 |" for place in range(12)]
     rows += ["| fifo ? | 9.0 |", "| random | 10.0 |", "| lower bound | 0.5 |"]
-    whole = "\n".join(["<!-- records 12 -->", "", *(f"{row} wait |" for row in rows), "", "full-64-v1: notes"])
+    whole = "\n".join(
+        ["<!-- records 12 -->", "", *(f"{row} wait |" for row in rows), "", "full-64-v1: notes. Marked *: old."]
+    )
     kept = [*rows[: 2 + MOST_ROWS], rows[-3], rows[-1]]
-    assert short_table(whole).splitlines() == ["<!-- records 12 -->", "", *kept, "", "full-64-v1: notes"]
+    assert short_table(whole).splitlines() == ["<!-- records 12 -->", "", *kept, "", "full-64-v1: notes."]
 
 
 def test_shipped_records_are_of_the_options_that_schedulers_have_now():

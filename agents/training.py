@@ -15,7 +15,7 @@ from agents.curves import LearningCurve, learning_curves
 from agents.goal import Goal
 from agents.listener import TrainingListener
 from agents.loggers import Loggers, open_loggers
-from agents.method import Algorithm, Method, Stage, check_pairing
+from agents.method import WORKER_SECONDS, Algorithm, Method, Stage, check_pairing
 from agents.pictures import picture_episode
 from agents.problems.objective import EpisodeObjective
 from agents.problems.problem import Compared, TaskFigures, TrainingProblem, ValidationScope
@@ -115,7 +115,7 @@ class TrainingState:
         num_validation: distinct workloads over which these figures are means.
         makespan_share, relative: of the `Goal` by which policies and baselines are compared.
         num_episodes: training episodes of an iteration; 0 where it has no fixed number.
-        cpu_time: of each iteration without validation and without workers, in s.
+        cpu_time: of each iteration without validation, in s, with that of its workers on Ray.
         fresh: figures of the best policy on workloads that did not choose it, by task.
     """
 
@@ -327,7 +327,7 @@ class Trainer:
             figures = algorithm.train()
             state.iteration += 1
             spent = time.perf_counter() - began
-            figures["throughput/cpu_seconds"] = time.process_time() - cpu
+            figures["throughput/cpu_seconds"] = time.process_time() - cpu + figures.get(WORKER_SECONDS, 0.0)
             if state.num_episodes:
                 figures["throughput/episodes_per_second"] = state.num_episodes / spent
             state.cpu_time.append(figures["throughput/cpu_seconds"])

@@ -7,6 +7,7 @@ how many episodes share it. Where no decision hangs on that bit, the same weight
 runner and learner in this process. Evolution strategies are built on this.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
 from torch import Tensor, nn
 
+from agents.method import WORKER_SECONDS
 from agents.networks import Blueprint
 from agents.on_ray.quiet import quieten
 from agents.on_ray.state import (
@@ -276,6 +278,11 @@ class LocalTraining:
         self._runner.stop()
 
 
+def cpu_seconds_of(_: EnvRunner) -> tuple[str, float]:
+    """Return the name of a runner's process on Ray, and the CPU seconds that it has spent."""
+    return ray.get_runtime_context().get_worker_id(), time.process_time()
+
+
 class AlgorithmOnRay:
     """An `Algorithm` of RLlib whose state is saved and restored as a whole.
 
@@ -287,6 +294,20 @@ class AlgorithmOnRay:
     def __init__(self, config: AlgorithmConfig, num_env_runners: int) -> None:
         self._started_ray = start_ray_for("trainer.method", num_env_runners)
         self._algorithm = config.build_algo()
+        self._spent = self._cpu_seconds()
+
+    def _cpu_seconds(self) -> dict[str, float]:
+        """Return the CPU seconds of every worker by its process; those of a lost one are gone."""
+        return dict(self._algorithm.env_runner_group.foreach_env_runner(cpu_seconds_of, local_env_runner=False))
+
+    def _run_iteration(self) -> tuple[dict[str, Any], dict[str, float]]:
+        """Run an iteration of RLlib; return its results, and the CPU seconds of the workers as a figure."""
+        with explaining_losses():
+            found: dict[str, Any] = self._algorithm.train()
+            now = self._cpu_seconds()
+        spent = sum(seconds - self._spent.get(process, 0.0) for process, seconds in now.items())
+        self._spent = now
+        return found, {WORKER_SECONDS: spent}
 
     def save(self, folder: Path) -> None:
         """Write RLlib's checkpoint. It contains pickles: restore only your own."""
@@ -329,9 +350,8 @@ class TrainingOnRay(AlgorithmOnRay):
 
     def train(self) -> dict[str, float]:
         """Run one iteration."""
-        with explaining_losses():
-            figures: dict[str, float] = self._algorithm.train()[FIGURES]
-        return {name: float(value) for name, value in figures.items()}
+        found, spent = self._run_iteration()
+        return {name: float(value) for name, value in found[FIGURES].items()} | spent
 
 
 def start_training(setup: PieceSetup, config: type[PieceConfig]) -> LocalTraining | TrainingOnRay:

@@ -11,7 +11,7 @@ from torch import nn
 from agents.methods.rllib_ppo.environment import NodesOfRLlib
 from agents.methods.rllib_ppo.module import NodeModule
 from agents.on_ray.pieces import AlgorithmOnRay
-from agents.on_ray.state import RESTARTS, explaining_losses, require_finite
+from agents.on_ray.state import RESTARTS, require_finite
 from agents.problems.options import OptionProblem
 from agents.seeding import Phase, derive_seed
 
@@ -44,8 +44,7 @@ class RLlibTraining(AlgorithmOnRay):
 
     def train(self) -> dict[str, float]:
         """Run one iteration; return figures to log."""
-        with explaining_losses():
-            found = self._algorithm.train()
+        found, spent = self._run_iteration()
         played, learnt = found["env_runners"], found["learners"][NODE]
         figures = {"train/env_steps": played.get("num_env_steps_sampled_lifetime", 0.0)}
         if "agent_episode_returns_mean" in played:
@@ -53,7 +52,7 @@ class RLlibTraining(AlgorithmOnRay):
             figures["train/return"] = sum(returns) / len(returns)
         for name in ("policy_loss", "vf_loss", "entropy", "mean_kl_loss", "vf_explained_var"):
             figures[f"learner/{name}"] = learnt.get(name, 0.0)
-        return {name: float(value) for name, value in figures.items()}
+        return {name: float(value) for name, value in figures.items()} | spent
 
 
 def configure(problem: OptionProblem, settings: Any, network: nn.Module, seed: int) -> PPOConfig:

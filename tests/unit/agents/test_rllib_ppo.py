@@ -1,20 +1,25 @@
 """RLlib's own PPO on nodes that act together: what agents see, what they say of it, and a run."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import ray
 import torch
 from ray.rllib.core.columns import Columns
 
+from agents.method import WORKER_SECONDS
 from agents.methods.rllib_ppo.environment import NodesOfRLlib
 from agents.methods.rllib_ppo.module import FORBIDDEN, NodeModule
 from agents.methods.rllib_ppo.settings import RLlibPPOSettings
 from agents.networks import Blueprint
+from agents.on_ray.state import start_ray
 from agents.policies.options.rows import Rows, gather_decisions
 from agents.policies.options.scheduler import as_lesson
 from agents.problems.options import OptionProblem, OptionTask
+from agents.training import Trainer, TrainingSettings
 from envs.options import OptionBatch, OptionRules, OptionSpec
 from envs.types import MurmurationError
 from tests.unit.options.tasks import small_task
@@ -110,6 +115,38 @@ def test_a_run_learns_and_goes_on_from_its_state(critic, tmp_path: Path):
         assert all(torch.equal(value, again[key]) for key, value in learnt.state_dict().items())
     finally:
         algorithm.stop()
+
+
+class Notes:
+    """A listener that keeps notes and the figures of the last iteration."""
+
+    def __init__(self) -> None:
+        self.notes, self.figures = list[str](), dict[str, float]()
+
+    def phase(self, name: str, total: int) -> None:
+        pass
+
+    def step(self, done: int, figures: Mapping[str, float]) -> None:
+        self.figures = dict(figures)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_two_workers_on_ray_play_their_cpu_time_counts_and_a_run_is_resumed(tmp_path: Path, monkeypatch, request):
+    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "300")
+    request.addfinalizer(ray.shutdown)
+    start_ray()
+    problem, spent = OptionProblem([task()], NETWORKS["attention"]), list[float]()
+    for iterations in (1, 2):
+        length = TrainingSettings(replace(SETTINGS, num_env_runners=2), iterations, num_validation=1, picture_every=0)
+        told = Notes()
+        state = Trainer(problem, length, {}, tmp_path, 1, told).run()
+        spent.append(told.figures["throughput/cpu_seconds"])
+        assert state.cpu_time == spent
+        assert 0 < told.figures[WORKER_SECONDS] < spent[-1]
+    assert "resumed after iteration 1" in told.notes
+    assert state.iteration == 2
 
 
 @pytest.mark.parametrize(

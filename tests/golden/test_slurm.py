@@ -172,7 +172,7 @@ def test_plans_know_that_an_exclusive_job_keeps_its_whole_node_until_it_ends():
 
 
 def test_a_job_on_two_nodes_waits_for_both():
-    """Job 1 asks for two GPUs on two nodes, of which node 1 alone has any free, node 0 has some from 30; job 2 is done by then."""
+    """Of the two nodes that job 1 needs, node 0 has free GPUs from 30 on. Job 2 is done by then, and may pass it."""
     spread = replace(job(1, 2, 10), constraints=Constraints(num_nodes=2))
     result = play(Slurm(settings={**FINE, "bf_interval": 1}), [job(0, 4, 30), spread, job(2, 1, 5, 5.0)], nodes(4, 2))
     assert result.records["start_time"].tolist() == [0, 30, 2]

@@ -366,7 +366,8 @@ class Scheduler(Protocol):
     """The protocol of schedulers: heuristics, solvers and trained policies. A user's class needs no import of ours.
 
     A scheduler may declare its assumptions as class attributes: `information` (the knowledge of remaining work that it
-    needs: "none" or "estimate"), `preemptive` and `elastic`. Results show them; no code branches on them.
+    needs: "none" or "estimate"), `preemptive` and `elastic`. Results show them. Where jobs keep
+    what they have (`Scenario.preemption`), only schedulers that are not preemptive are played by compiled code.
     """
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:

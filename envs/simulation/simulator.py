@@ -239,7 +239,7 @@ def _play(scheduler: Scheduler, simulator: Engine) -> bool:
         return False
     if simulator.beliefs is not None or simulator.predictions is not None or simulator.workload.shapes:
         return False
-    if simulator.scenario.preemption == "never":  # which `apply` checks
+    if simulator.scenario.preemption == "never" and getattr(scheduler, "preemptive", True):  # `apply` checks it
         return False
     return plays_compiled(scheduler) and scheduler.play(simulator)
 

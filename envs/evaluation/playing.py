@@ -12,7 +12,7 @@ from envs.evaluation.audit import Audit
 from envs.evaluation.failure import Failure, portable
 from envs.evaluation.spread import LostCallError, Spread
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import RunResult, Setup, Simulator, run_episode
+from envs.simulation import RunResult, Setup, SimulatedEpisode, Simulator, plays_compiled, run_episode
 from envs.types import (
     Allocation,
     AllocationError,
@@ -93,9 +93,10 @@ def play_all(
     results: list[RunResult] = []
     for index in range(num_workloads):
         world = simulator(index)  # outside `try`: a workload that does not fit is not the scheduler's refusal
-        watched = (
-            scheduler if progress is None else ReportingScheduler(scheduler, name, index, len(world.workload), progress)
-        )
+        watched = scheduler
+        if progress is not None:
+            form = ReportingCompiled if plays_compiled(scheduler) else ReportingScheduler
+            watched = form(scheduler, name, index, len(world.workload), progress)
         found = play_one(name, watched, world, index, audit, refusable=name in refusable)
         if not isinstance(found, RunResult):
             return found
@@ -204,3 +205,11 @@ class ReportingScheduler:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._scheduler, name)  # the scheduler's declared assumptions and its counters
+
+
+class ReportingCompiled(ReportingScheduler):
+    """The same for a scheduler that plays whole episodes in compiled code, of which only the beginning is reported."""
+
+    def play(self, simulator: SimulatedEpisode) -> bool:
+        """Run an episode to its end as the scheduler does."""
+        return bool(self._scheduler.play(simulator))  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from baselines import Fifo
 from envs.evaluation import compare_schedulers
 from envs.evaluation.playing import ReportingScheduler, workload_seed
 from envs.metrics import jobs_in_system, segments
@@ -265,3 +266,20 @@ def test_comparing_loads_neither_pictures_nor_tables():
     code = "import sys, envs.evaluation; print({'matplotlib', 'rich', 'torch', 'hydra'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_compiled_play_is_not_given_up_for_a_report_of_progress(monkeypatch):
+    """A whole episode is one call, of which the beginning is reported."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("decided by itself")
+
+    monkeypatch.setattr(Fifo, "schedule", refuse)
+    reports: list[tuple[str, int, float]] = []
+    setup, workload = (
+        Setup(CLUSTER, IdealModel()),
+        Workload.of([JobSpec(0, 0.0, 1, 5.0, "any"), JobSpec(1, 1.0, 2, 5.0, "any")]),
+    )
+    found = compare_schedulers({"fifo": Fifo()}, [workload], setup, progress=lambda *each: reports.append(each))
+    assert found.runs["fifo"][0].finished.all()
+    assert reports[0] == ("fifo", 0, 0.0)

@@ -38,7 +38,7 @@ def test_every_table_has_a_smallest_setting():
 def save_together(folder: Path) -> None:
     """Write a policy of nodes that act together, with its first weights; it acts compiled, for 100 episodes."""
     made = Blueprint("agents.networks.option_claims.OptionClaims")
-    rules = OptionRules(turn="together", contested="drawn", ranks=True, changes="move", distinct_nodes=False)
+    rules = OptionRules(turn="together", contested="drawn", ranks=True, distinct_nodes=False)
     OptionCheckpoint(made.build(OptionSpec()), made, rules, {"temperature": 1.0}).save(folder)
 
 

@@ -15,8 +15,6 @@ from agents.problems.problem import TrainingProblem
 from envs.scheduling import Scheduler
 from envs.types import MurmurationError
 
-WORKER_SECONDS = "throughput/worker_cpu_seconds"  # the figure of `Algorithm.train` that other processes spent
-
 
 @dataclass(frozen=True, slots=True)
 class Needs:

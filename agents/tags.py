@@ -5,3 +5,4 @@ OVERVIEW = "0_overview"  # the group that TensorBoard shows first, as it sorts b
 HEADLINE = f"{OVERVIEW}/validation_mean_jct_hours"
 RATIO_TAG = f"{OVERVIEW}/validation_ratio_to_best"  # of policies and baselines, over many worlds
 GAIN = f"{OVERVIEW}/validation_gain_percent"  # of policies that bid and of baselines, over the market alone
+WORKER_SECONDS = "throughput/worker_cpu_seconds"  # of an iteration, spent by workers on Ray

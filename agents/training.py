@@ -15,13 +15,13 @@ from agents.curves import LearningCurve, learning_curves
 from agents.goal import Goal
 from agents.listener import TrainingListener
 from agents.loggers import Loggers, open_loggers
-from agents.method import WORKER_SECONDS, Algorithm, Method, Stage, check_pairing
+from agents.method import Algorithm, Method, Stage, check_pairing
 from agents.pictures import picture_episode
 from agents.problems.objective import EpisodeObjective
 from agents.problems.problem import Compared, TaskFigures, TrainingProblem, ValidationScope
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
-from agents.tags import BOUND_LINE, GAIN, HEADLINE, IMITATION
+from agents.tags import BOUND_LINE, GAIN, HEADLINE, IMITATION, WORKER_SECONDS
 from agents.validation import (
     PLANNER,
     VALIDATION_SEED,

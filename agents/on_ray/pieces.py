@@ -25,7 +25,6 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
 from torch import Tensor, nn
 
-from agents.method import WORKER_SECONDS
 from agents.networks import Blueprint
 from agents.on_ray.quiet import quieten
 from agents.on_ray.state import (
@@ -41,6 +40,7 @@ from agents.on_ray.state import (
     start_ray_for,
 )
 from agents.seeding import Phase, derive_seed
+from agents.tags import WORKER_SECONDS
 
 NOTHING = gym.spaces.Box(-1.0, 1.0, (1,))  # RLlib asks for spaces; a bidding network has no fixed ones
 SETUP = "pieces"  # the entry of RLlib's dictionaries of options that holds the `PieceSetup`

@@ -2,6 +2,7 @@
 
 # mypy: ignore-errors
 import sys
+import time
 
 from benchmarl.algorithms import algorithm_config_registry
 from benchmarl.environments import PettingZooClass
@@ -9,16 +10,15 @@ from benchmarl.experiment import Callback, Experiment, ExperimentConfig
 from benchmarl.models import MlpConfig
 from torchrl.envs import PettingZooWrapper
 
-from envs import FlatObservations, OptionRules, Setup, SyntheticSource, TeamReward, default_model, parallel_env
-from envs.cluster import NodeGroup, build_cluster
+from envs import FlatObservations, OptionRules, TeamReward, parallel_env
+from murmuration import make_task
 
 
 class Murmuration(PettingZooClass):
     def get_env_fun(self, num_envs, continuous_actions, seed, device):
-        setup = Setup(build_cluster("two_nodes", [NodeGroup("V100", num_nodes=2, num_gpus=4)]), default_model())
-        source = SyntheticSource(setup.cluster, setup.performance, num_jobs=10, max_gpus=8)
-        rules, reward = OptionRules(turn="turns"), TeamReward(scale=36000.0)  # return: minus the mean JCT in h
-        nodes = FlatObservations(parallel_env(setup, source, rules, reward, seed=seed, max_options=16))
+        task, rules = make_task("shared-16"), OptionRules(turn="together", contested="drawn", changes="resize")
+        reward = TeamReward(scale=3600.0 * task.source.num_jobs)  # return: minus the mean JCT in h
+        nodes = FlatObservations(parallel_env(task.setup, task.source, rules, reward, seed=seed, max_options=16))
         return lambda: PettingZooWrapper(nodes, categorical_actions=True, device=device)
 
     def supports_discrete_actions(self):
@@ -28,7 +28,7 @@ class Murmuration(PettingZooClass):
 class Report(Callback):
     def on_batch_collected(self, batch):
         hours = -batch["next", "node", "episode_reward"][batch["next", "done"].squeeze(-1)].mean()
-        print(f"\niteration {self.experiment.n_iters_performed}: mean JCT {hours:.2f} h", flush=True)
+        print(f"\n{time.process_time():.0f} CPU-s: mean JCT {hours:.2f} h", flush=True)
 
 
 iterations, algorithm = sys.argv[1:] + ["20", "mappo"][len(sys.argv) - 1 :]

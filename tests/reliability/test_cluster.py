@@ -22,11 +22,11 @@ from ray._private import services
 from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
-from agents.method import WORKER_SECONDS
 from agents.methods.evolution import EvolutionSettings
 from agents.methods.evolution.learning import EvolutionConfig
 from agents.on_ray.pieces import LocalTraining, TrainingOnRay
 from agents.on_ray.state import explaining_losses
+from agents.tags import WORKER_SECONDS
 from agents.training import Trainer, TrainingSettings
 from baselines import Las, Srtf
 from envs.evaluation import compare_schedulers

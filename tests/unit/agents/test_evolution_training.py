@@ -12,7 +12,6 @@ import ray
 import torch
 from safetensors.torch import load_file, save_file
 
-from agents.method import WORKER_SECONDS
 from agents.methods.evolution import EvolutionSettings
 from agents.methods.evolution.learning import EvolutionConfig, EvolutionSetup
 from agents.networks import Blueprint
@@ -24,7 +23,7 @@ from agents.problems.bids import BiddingTask, BidProblem, Silence
 from agents.problems.gain import gain_of
 from agents.problems.objective import LogMerit, Return
 from agents.problems.playing import Game, play
-from agents.tags import GAIN, HEADLINE, POLICY
+from agents.tags import GAIN, HEADLINE, POLICY, WORKER_SECONDS
 from agents.training import Trainer, TrainingSettings
 from baselines.srtf import Srtf
 from envs.episodes import Elapsed

@@ -10,7 +10,6 @@ import ray
 import torch
 from ray.rllib.core.columns import Columns
 
-from agents.method import WORKER_SECONDS
 from agents.methods.rllib_ppo.environment import NodesOfRLlib
 from agents.methods.rllib_ppo.module import FORBIDDEN, NodeModule
 from agents.methods.rllib_ppo.settings import RLlibPPOSettings
@@ -19,6 +18,7 @@ from agents.on_ray.state import start_ray
 from agents.policies.options.rows import Rows, gather_decisions
 from agents.policies.options.scheduler import as_lesson
 from agents.problems.options import OptionProblem, OptionTask
+from agents.tags import WORKER_SECONDS
 from agents.training import Trainer, TrainingSettings
 from envs.options import OptionBatch, OptionRules, OptionSpec
 from envs.types import MurmurationError

@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from agents.networks import Blueprint
+from agents.policies.options.checkpoint import OptionCheckpoint
+from envs.options import OptionRules, OptionSpec
 from murmuration.config.choices import CONF
 from murmuration.config.describe import describe_reproduction
 from murmuration.config.errors import ChoiceError
@@ -20,7 +24,7 @@ SMALLEST = {
     "pollux.eight_workloads": ("schedulers=[Optimus]", "workloads=[6]"),
     "sia.sia_workloads": ("families=[philly]", "schedulers=['Gavel, steps/s']", "most_workloads=1"),
     "synergy.mechanisms": ("splits=['20/70/10']", "policies=[fifo]", "num_jobs=30", "num_workloads=1"),
-    "maifs.improvements": ("tasks=[shared-16]", "checkpoints={options:checkpoints/anywhere}"),
+    "maifs.improvements": ("tasks=[shared-16]", "checkpoints={options:checkpoints/anywhere,together:FOLDER/together}"),
     "own.worlds": ("only=[world-20]", "published=[srtf]", "others=[]"),
 }
 
@@ -32,6 +36,13 @@ def test_every_table_has_a_smallest_setting():
     assert {f"{paper}.{table}" for paper, each in tables.items() for table in each} == SMALLEST.keys()
 
 
+def save_together(folder: Path) -> None:
+    """Write a policy of nodes that act together, with its first weights; it acts compiled, for 100 episodes."""
+    made = Blueprint("agents.networks.option_claims.OptionClaims")
+    rules = OptionRules(turn="together", contested="drawn", ranks=True, distinct_nodes=False)
+    OptionCheckpoint(made.build(OptionSpec()), made, rules, {"temperature": 1.0}).save(folder)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_table_is_repeated_at_its_smallest_setting(name, real_data, tmp_path):
@@ -40,7 +51,8 @@ def test_a_table_is_repeated_at_its_smallest_setting(name, real_data, tmp_path):
     if paper in ARTIFACTS:
         real_data(ARTIFACTS[paper])
     words = [f"paper={paper}", f"table={title}", f"data={data}", f"hydra.run.dir={tmp_path / 'run'}"]
-    words += [f"++tables.{name}.{option}" for option in SMALLEST[name]]
+    words += [f"++tables.{name}.{option}".replace("FOLDER", str(tmp_path)) for option in SMALLEST[name]]
+    save_together(tmp_path / "together")
     command = [sys.executable, str(ROOT / "scripts" / "reproduce.py"), *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -65,6 +65,12 @@ class ProgressListener:
         """Print a line above the bars."""
         self.console.print(self._name + text)
 
+    def end(self) -> None:
+        """Remove the bar of a part that has ended."""
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
     def _finish(self) -> None:
         if self._task is not None:
             task = self._bar.tasks[self._bar.task_ids.index(self._task)]

@@ -14,6 +14,7 @@ from deployment.service import ServiceRules
 from envs.evaluation.task import Task
 from murmuration.config.building import Component, without_defaults
 from murmuration.config.settings import (
+    AblationSettings,
     ActorSettings,
     CurveSettings,
     DataFolder,
@@ -186,6 +187,22 @@ class CurvesRun(CurveSettings):
     """scripts/curves.py."""
 
     runs: Mapping[str, Sequence[str]]  # folders by method
+
+
+@dataclass(frozen=True)
+class TrainingVariant:
+    """A variant of a training run, beside others."""
+
+    levels: Mapping[str, str]  # the level of each factor
+    options: Sequence[str]  # of scripts/train.py, with those of all variants
+    training: SeedRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationRun(AblationSettings):
+    """scripts/ablate.py."""
+
+    variants: Mapping[str, TrainingVariant]  # by name, the reference first
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,10 +72,7 @@ def recall_run(cfg: DictConfig) -> tuple[DictConfig, Path, list[dict[str, Any]]]
     Raises:
         ChoiceError: the folder does not exist, or holds no training run, or an option cannot change now.
     """
-    run = existing_folder(cfg, "resume")
-    if not (run / SAVED).exists():
-        raise ChoiceError(f"resume={run}: holds no training run; give the folder that training printed as `run:`")
-    print(f"resume= reads the pickles in {run}, which can run any code: resume only runs of your own", flush=True)
+    run = resumed_folder(cfg)
     typed = {key_of(each) for each in parse_overrides(HydraConfig.get().overrides.task)}
     check_changes(typed, run)
     try:
@@ -89,6 +86,19 @@ def recall_run(cfg: DictConfig) -> tuple[DictConfig, Path, list[dict[str, Any]]]
         change_options(recalled, {key: value for key, value in each["options"].items() if key not in own})
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     return recalled, run, [*resumes, {"time": now, "options": own, "after": iterations_of(run)}]
+
+
+def resumed_folder(cfg: DictConfig) -> Path:
+    """The folder of the run that `cfg.resume` names; print that its pickles are read.
+
+    Raises:
+        ChoiceError: the folder does not exist, or holds no run.
+    """
+    run = existing_folder(cfg, "resume")
+    if not (run / SAVED).exists():
+        raise ChoiceError(f"resume={run}: holds no training run; give the folder that training printed as `run:`")
+    print(f"resume= reads the pickles in {run}, which can run any code: resume only runs of your own", flush=True)
+    return run
 
 
 def check_changes(typed: Collection[str], run: Path) -> None:

@@ -357,6 +357,29 @@ class CurveSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AblationSettings:
+    """Of scripts/ablate.py, beside the variants."""
+
+    seed: Seed = setting(0, "the first training seed; the others follow it")
+    pilot: Count = setting(3, "training seeds of each variant, which tell how many seeds a difference needs")
+    seeds: Count = setting(3, "the most training seeds of each variant; after the pilot, only as many as `error` needs")
+    error: Number = setting(0.02, "standard error of paired differences of mean JCT at which no more seeds are trained")
+    workloads: Count = setting(24, "of the test split on which trained policies are compared, the first ones")
+    resume: Text = setting(
+        "", "folder of an earlier run of the same options, whose finished variants and seeds are kept", here=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenVariants:
+    """Variants of a training run."""
+
+    options: Text = setting(IN_YAML)
+    factors: OptionGroups = setting(IN_YAML)
+    variants: OptionGroup | None = setting(None, "options by name, the reference first; null: those of the factors")
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataFolder:
     """A folder with public data."""
 
@@ -440,6 +463,7 @@ class ChosenPredictors:
 
 COMMANDS: Mapping[str, Sequence[type]] = MappingProxyType(
     {
+        "ablate": (AblationSettings, ChosenVariants),
         "benchmark": (BenchmarkSettings, DataFolder, ChosenSchedulers),
         "calibrate_estimators": (ChosenEstimators, MeasuredSettings, Seeded),
         "calibrate_predictors": (ChosenPredictors, HeldOutSettings, Seeded),

@@ -1,8 +1,8 @@
 """The door: a script's configuration becomes one typed description, and what it names is found and checked.
 
-Below it nobody sees a configuration. `describe_estimates` is a part of it; `arguments`, `choices`, `errors`,
-`outcomes`, `provenance`, `recall`, `registry` and `murmuration.runs.commands` stand at the door too: configurations are
-what they are about.
+Below it nobody sees a configuration. `describe_estimates` and `describe_ablation` are parts of it; `arguments`,
+`choices`, `errors`, `outcomes`, `provenance`, `recall`, `registry` and `murmuration.runs.commands` stand at the door
+too: configurations are what they are about.
 """
 
 from collections.abc import Mapping, Sequence

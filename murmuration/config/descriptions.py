@@ -191,6 +191,7 @@ class CurvesRun(CurveSettings):
 
 @dataclass(frozen=True)
 class Variant:
+class TrainingVariant:
     """A variant of a training run, beside others."""
 
     levels: Mapping[str, str]  # the level of each factor
@@ -203,6 +204,7 @@ class AblationRun(AblationSettings):
     """scripts/ablate.py."""
 
     variants: Mapping[str, Variant]  # by name, the reference first
+    variants: Mapping[str, TrainingVariant]  # by name, the reference first
 
 
 @dataclass(frozen=True, kw_only=True)

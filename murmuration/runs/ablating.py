@@ -24,6 +24,7 @@ from envs.evaluation.files import write_figure, write_frame, write_whole
 from envs.evaluation.outcome import Outcome
 from envs.evaluation.playing import play_all, worlds
 from murmuration.config.descriptions import AblationRun, SeedRun, Variant
+from murmuration.config.descriptions import AblationRun, SeedRun, TrainingVariant
 from murmuration.config.errors import ChoiceError, SchedulersFailedError
 from murmuration.config.inputs import TEST, build_inputs, find_workloads
 from murmuration.config.plain import load_json
@@ -115,6 +116,13 @@ def read_finished(path: Path, name: str, made: Mapping[str, Any]) -> VariantFigu
 
 def train_variant(
     name: str, variant: Variant, reference: SeedRun, workloads: int, seed: int, folder: Path, listener: ProgressListener
+    name: str,
+    variant: TrainingVariant,
+    reference: SeedRun,
+    workloads: int,
+    seed: int,
+    folder: Path,
+    listener: ProgressListener,
 ) -> VariantFigures:
     """Train a variant with one seed, or go on, and play its best policy on the first test workloads.
 
@@ -126,6 +134,11 @@ def train_variant(
     trainer = build_trainer(own, folder, listener)
     if own is not other and trainer.start is None:
         trainer.start = shared_weights(trainer, build_trainer(replace(other, loggers=()), folder, listener))
+    own = with_seed(variant.training, seed)
+    trainer = build_trainer(own, folder, listener)
+    if variant.training is not reference and trainer.start is None:
+        other = replace(with_seed(reference, seed), loggers=())
+        trainer.start = shared_weights(trainer, build_trainer(other, folder, listener))
     state = trainer.run()
     listener.phase("test", 1)
     inputs = build_inputs(own.problem)

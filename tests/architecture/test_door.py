@@ -5,7 +5,16 @@ import ast
 import pytest
 
 DOOR = (
-    *("arguments", "choices", "describe", "describe_estimates", "errors", "outcomes", "provenance"),
+    *(
+        "arguments",
+        "choices",
+        "describe",
+        "describe_ablation",
+        "describe_estimates",
+        "errors",
+        "outcomes",
+        "provenance",
+    ),
     *("recall", "registry"),
 )
 CONFIGURATIONS = {"DictConfig", "ListConfig", "OmegaConf", "HydraConfig", "compose", "compose_options", "cfg"}

@@ -12,6 +12,7 @@ from murmuration.config.describe_ablation import describe_ablation
 from murmuration.config.errors import ChoiceError
 from murmuration.reports.ablation import VariantFigures, compare_variants, effects_of_levels, seeds_needed
 from murmuration.runs import ablating
+from murmuration.runs.training import build_trainer
 from tests.unit.scripts.test_training_scripts import run_folder, run_here
 
 TINY = (
@@ -58,6 +59,11 @@ def test_a_table_pairs_each_variant_with_the_first(found):
     assert table.loc["b-x", "difference (%)"] == pytest.approx(100 * np.expm1(logs.mean()))
     assert table.loc["b-x", "error (%)"] == pytest.approx(100 * logs.std(ddof=1) / 2**0.5)
     assert table.loc["b-x", ["conflicts", "passes", "ms"]].tolist() == pytest.approx([0.3, 1.0, 2.0])
+    assert list(table.loc["a-x", ["ratio", "difference (%)", "error (%)"]]) == [1.0, 0.0, 0.0]
+    logs = np.log([0.9, 1.1])
+    assert table.loc["b-x", "difference (%)"] == pytest.approx(100 * np.expm1(logs.mean()))
+    assert table.loc["b-x", "error (%)"] == pytest.approx(100 * logs.std(ddof=1) / 2**0.5)
+    assert list(table.loc["b-x", ["conflicts", "passes", "ms"]]) == pytest.approx([0.3, 1.0, 2.0])
     assert seeds_needed(found, 0.02) == np.ceil(logs.var(ddof=1) / 0.02**2)
 
 
@@ -66,6 +72,7 @@ def test_paired_runs_begin_with_the_same_weights_wherever_shapes_allow(tmp_path)
     trained = {name.partition("+")[0]: variant.training for name, variant in run.variants.items()}
     listener = ProgressListener()
     built = {name: ablating.build_trainer(each, tmp_path / name, listener) for name, each in trained.items()}
+    built = {name: build_trainer(each, tmp_path / name, listener) for name, each in trained.items()}
     first = built["none"].problem.build(0, None).state_dict()
     for name in ("claims", "graph", "all"):
         shared = ablating.shared_weights(built[name], built["none"])
@@ -107,6 +114,12 @@ def test_a_resumed_ablation_trains_only_what_is_not_finished(ablated, monkeypatc
     (gone / "figures.json").unlink()
     trained, train = [], ablating.train_variant
     monkeypatch.setattr(ablating, "train_variant", lambda *given: trained.append(given[0]) or train(*given))
+
+    def note_and_train(name, *given):
+        trained.append(name)
+        return train(name, *given)
+
+    monkeypatch.setattr(ablating, "train_variant", note_and_train)
     done = run_here(here, "ablate", *TINY, f"resume={folder}")
     assert (done.returncode, trained, run_folder(here, done)) == (0, ["graph"], folder), done.stderr
     assert json.loads((gone / "figures.json").read_text())["figures"]["jct"] == before["jct"]

@@ -8,7 +8,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from murmuration.config.describe import compose_training, settings_of
-from murmuration.config.descriptions import AblationRun, Variant
 from murmuration.config.descriptions import AblationRun, TrainingVariant
 from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import KEY, shorten
@@ -38,7 +37,6 @@ def describe_ablation(cfg: DictConfig) -> AblationRun:
         levels = dict(zip(factors, names, strict=True))
         options = " ".join([cfg.options, *(factors[factor][level] for factor, level in levels.items())]).split()
         training, _ = compose_training([*options, "evaluate=true"])  # so that it trusts the classes that it names
-        variants["+".join(names)] = Variant(levels, options, replace(training.seeds[0], schedulers={}))
         variants["+".join(names)] = TrainingVariant(levels, options, replace(training.seeds[0], schedulers={}))
     if len(variants) < 2:
         raise ChoiceError(f"{key} is {shorten(given)}; there must be two variants at least, to be compared")

@@ -190,7 +190,6 @@ class CurvesRun(CurveSettings):
 
 
 @dataclass(frozen=True)
-class Variant:
 class TrainingVariant:
     """A variant of a training run, beside others."""
 
@@ -203,7 +202,6 @@ class TrainingVariant:
 class AblationRun(AblationSettings):
     """scripts/ablate.py."""
 
-    variants: Mapping[str, Variant]  # by name, the reference first
     variants: Mapping[str, TrainingVariant]  # by name, the reference first
 
 

@@ -23,7 +23,6 @@ from envs.evaluation.failure import Failure
 from envs.evaluation.files import write_figure, write_frame, write_whole
 from envs.evaluation.outcome import Outcome
 from envs.evaluation.playing import play_all, worlds
-from murmuration.config.descriptions import AblationRun, SeedRun, Variant
 from murmuration.config.descriptions import AblationRun, SeedRun, TrainingVariant
 from murmuration.config.errors import ChoiceError, SchedulersFailedError
 from murmuration.config.inputs import TEST, build_inputs, find_workloads
@@ -115,7 +114,6 @@ def read_finished(path: Path, name: str, made: Mapping[str, Any]) -> VariantFigu
 
 
 def train_variant(
-    name: str, variant: Variant, reference: SeedRun, workloads: int, seed: int, folder: Path, listener: ProgressListener
     name: str,
     variant: TrainingVariant,
     reference: SeedRun,
@@ -130,10 +128,6 @@ def train_variant(
         SchedulersFailedError: the policy failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    own, other = with_seed(variant.training, seed), with_seed(reference, seed)
-    trainer = build_trainer(own, folder, listener)
-    if own is not other and trainer.start is None:
-        trainer.start = shared_weights(trainer, build_trainer(replace(other, loggers=()), folder, listener))
     own = with_seed(variant.training, seed)
     trainer = build_trainer(own, folder, listener)
     if variant.training is not reference and trainer.start is None:

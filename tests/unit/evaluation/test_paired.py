@@ -13,7 +13,6 @@ def test_a_difference_is_that_of_logarithms():
     assert (found.pairs, found.mean.value, found.deviation) == pytest.approx((3, 0.03, 0.02))
     assert (found.mean.low, found.mean.high) == pytest.approx((expected.low, expected.high))
     assert found.error == pytest.approx(0.02 / 3**0.5)
-    assert found.pairs_for_error(0.005) == 16
     assert found.pairs_for_error(0.0051) == 16  # (0.02 / 0.0051)^2 = 15.4
     assert found.pairs_to_see(0.02) == 8  # ((1.96 + 0.84) * 0.02 / 0.02)^2 = 7.85
 

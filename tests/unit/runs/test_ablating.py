@@ -54,11 +54,6 @@ def test_effects_are_over_pairs_that_differ_in_one_level(found):
 def test_a_table_pairs_each_variant_with_the_first(found):
     found["b-x"][1] = figures("b-x", 1, [220.0] * 4, claims=50, lost_claims=5, second_choices=10)
     table = compare_variants(found).set_index("variant")
-    assert table.loc["a-x", ["ratio", "difference (%)", "error (%)"]].tolist() == [1.0, 0.0, 0.0]
-    logs = np.log([0.9, 1.1])
-    assert table.loc["b-x", "difference (%)"] == pytest.approx(100 * np.expm1(logs.mean()))
-    assert table.loc["b-x", "error (%)"] == pytest.approx(100 * logs.std(ddof=1) / 2**0.5)
-    assert table.loc["b-x", ["conflicts", "passes", "ms"]].tolist() == pytest.approx([0.3, 1.0, 2.0])
     assert list(table.loc["a-x", ["ratio", "difference (%)", "error (%)"]]) == [1.0, 0.0, 0.0]
     logs = np.log([0.9, 1.1])
     assert table.loc["b-x", "difference (%)"] == pytest.approx(100 * np.expm1(logs.mean()))
@@ -71,7 +66,6 @@ def test_paired_runs_begin_with_the_same_weights_wherever_shapes_allow(tmp_path)
     run = describe_ablation(compose_options("ablate", []))
     trained = {name.partition("+")[0]: variant.training for name, variant in run.variants.items()}
     listener = ProgressListener()
-    built = {name: ablating.build_trainer(each, tmp_path / name, listener) for name, each in trained.items()}
     built = {name: build_trainer(each, tmp_path / name, listener) for name, each in trained.items()}
     first = built["none"].problem.build(0, None).state_dict()
     for name in ("claims", "graph", "all"):
@@ -113,7 +107,6 @@ def test_a_resumed_ablation_trains_only_what_is_not_finished(ablated, monkeypatc
     before = json.loads((gone / "figures.json").read_text())["figures"]
     (gone / "figures.json").unlink()
     trained, train = [], ablating.train_variant
-    monkeypatch.setattr(ablating, "train_variant", lambda *given: trained.append(given[0]) or train(*given))
 
     def note_and_train(name, *given):
         trained.append(name)

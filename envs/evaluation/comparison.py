@@ -323,8 +323,8 @@ class Comparison:
                 f"{metric}_ratio_high": ratio.high,
             }
         row |= {"rounds": sum(run.num_rounds for run in self.runs[name]), "num_workloads": len(self.runs[name])}
-        row["num_at_limit"] = sum(episode.num_at_limit for episode in self.episodes[name])
-        row["num_never_ran"] = sum(episode.num_never_ran for episode in self.episodes[name])
+        row["num_at_limit"] = sum(len(episode.at_limit) for episode in self.episodes[name])
+        row["num_never_ran"] = sum(len(episode.never_ran) for episode in self.episodes[name])
         row["bound_ratio"] = self.bound_ratio(name)
         if remark := self.remark(name):
             row["remark"] = remark.text

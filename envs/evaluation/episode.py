@@ -1,7 +1,7 @@
 """The part of a run that a comparison needs, whether it was just played or recorded earlier."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple
@@ -68,8 +68,8 @@ class EpisodeFigures:
         decision_seconds: CPU time of the scheduler.
         chose_batches: whether the scheduler chose a batch size.
         named_plans: whether the scheduler named an execution plan.
-        num_at_limit: number of measured jobs that ended at their time limits.
-        num_never_ran: number of measured jobs that left as a dependency could no longer be met.
+        at_limit: by the place in `jobs` of each job that ended at its time limit, its seconds in the system.
+        never_ran: the same of each job that left as a dependency could no longer be met.
         remark: what is to be said of figures that were recorded earlier, if anything.
     """
 
@@ -83,8 +83,8 @@ class EpisodeFigures:
     decision_seconds: float
     chose_batches: bool
     named_plans: bool = False
-    num_at_limit: int = 0
-    num_never_ran: int = 0
+    at_limit: Mapping[int, Seconds] = field(default_factory=dict)
+    never_ran: Mapping[int, Seconds] = field(default_factory=dict)
     remark: Remark | None = None
 
     @classmethod
@@ -98,19 +98,20 @@ class EpisodeFigures:
         jobs["wait"], jobs["rho"] = waits(run)[measured], finish_time_fairness(run)[measured]
         last = run.workload.jobs["submit_time"][-1]
         finish = departures(run)[measured]
+        stays = finish - jobs["submit_time"]
         return cls(
             workload=run.workload,
             jobs=jobs,
             own=summarise(run, finished_jobs(run)),
             num_late=int((finish > last).sum()),
-            stay=float((finish - jobs["submit_time"]).sum()),
+            stay=float(stays.sum()),
             beyond=float(np.maximum(finish - last, 0.0).sum()),
             num_rounds=run.num_rounds,
             decision_seconds=run.decision_seconds,
             chose_batches=bool((run.log.events["batch_size"] > 0).any()),
             named_plans=bool((run.log.events["plan"] >= 0).any()),
-            num_at_limit=int(run.at_limit[measured].sum()),
-            num_never_ran=int(run.never_ran[measured].sum()),
+            at_limit={place: float(stays[place]) for place in np.flatnonzero(run.at_limit[measured]).tolist()},
+            never_ran={place: float(stays[place]) for place in np.flatnonzero(run.never_ran[measured]).tolist()},
         )
 
     @cached_property

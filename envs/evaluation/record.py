@@ -26,7 +26,16 @@ import numpy as np
 from envs.evaluation.archive import list_recorded, read_member, write_member
 from envs.evaluation.episode import JOB, EpisodeFigures, Remark
 from envs.evaluation.record_checks import EpisodeCheck
-from envs.evaluation.record_schema import DIGITS, FORMAT, JOB_DIGITS, RecordError, check_episode, check_header, show
+from envs.evaluation.record_schema import (
+    DIGITS,
+    FORMAT,
+    JOB_DIGITS,
+    LEFT,
+    RecordError,
+    check_episode,
+    check_header,
+    show,
+)
 from envs.evaluation.task import hash_text, to_hashable
 from envs.metrics import Summary, job_completion_times, times_to_start
 from envs.simulation import WORLD_VERSION, Scenario, Setup, ThroughputTable
@@ -134,6 +143,7 @@ def describe_episode(episode: EpisodeFigures) -> dict[str, Any]:
         "stay": _round(episode.stay, DIGITS),
         "beyond": _round(episode.beyond, DIGITS),
         **({"named_plans": True} if episode.named_plans else {}),
+        **{name: _left(getattr(episode, name)) for name in LEFT if getattr(episode, name)},
         "summary": {name: _round(value, DIGITS) for name, value in dataclasses.asdict(episode.own).items()},
         "jct": [_round(each, JOB_DIGITS) for each in job_completion_times(jobs).tolist()],
         "wait": [_round(each, JOB_DIGITS) for each in jobs["wait"].tolist()],
@@ -160,7 +170,12 @@ def restore_episode(values: Mapping[str, Any], workload: Workload, ideal: FloatA
     summary = {name: texts.get(value, value) for name, value in values["summary"].items()}
     kept = ("num_late", "stay", "beyond", "num_rounds", "decision_seconds", "chose_batches")
     figures = {name: values[name] for name in kept}
-    return EpisodeFigures(workload, jobs, Summary(**summary), **figures, named_plans="named_plans" in values)
+    left = {name: {int(place): float(stay) for place, stay in values.get(name, ())} for name in LEFT}
+    return EpisodeFigures(workload, jobs, Summary(**summary), **figures, named_plans="named_plans" in values, **left)
+
+
+def _left(stays: Mapping[int, float]) -> list[list[Any]]:
+    return [[place, _round(stay, JOB_DIGITS)] for place, stay in stays.items()]
 
 
 def write_record(archive: Path, header: RecordHeader, episodes: Iterable[EpisodeFigures]) -> None:

@@ -68,6 +68,26 @@ class EpisodeCheck:
         return ~np.isnan(self.figures.jobs["finish_time"])
 
     @cached_property
+    def _left(self) -> FloatArray:
+        """float64[n]: seconds in the system of the jobs that left without finishing; NaN for the others."""
+        stays = np.full(len(self.figures.jobs), np.nan)
+        for each in (self.figures.at_limit, self.figures.never_ran):
+            stays[list(each)] = list(each.values())
+        return stays
+
+    @cached_property
+    def _ended(self) -> Any:
+        """bool[n]: which jobs finished or left."""
+        return self._done | ~np.isnan(self._left)
+
+    @cached_property
+    def _stays(self) -> FloatArray:
+        """float64[m]: seconds in the system of those that finished or left."""
+        jobs = self.figures.jobs
+        stays = np.where(self._done, jobs["finish_time"] - jobs["submit_time"], self._left)
+        return np.asarray(stays[self._ended])
+
+    @cached_property
     def _jct(self) -> FloatArray:
         rows = self.figures.jobs[self._done]
         return np.asarray(rows["finish_time"] - rows["submit_time"])
@@ -95,13 +115,13 @@ class EpisodeCheck:
         jobs, said, workload = self.figures.jobs, self._summary, self.figures.workload
         submit = workload.jobs["submit_time"][workload.measured]
         horizon = self.scenario.horizon
-        unfinished = int((~self._done).sum())
+        unfinished, done = int((~self._ended).sum()), int(self._done.sum())
         least = int((submit < horizon).sum())
         self._require(
             (least if not unfinished or math.isfinite(horizon) else 0) <= len(jobs) <= int((submit <= horizon).sum()),
             f"has {len(jobs)} JCTs, and {least} jobs are measured",
         )
-        counts = {"num_measured": len(jobs), "num_unfinished": unfinished, "num_compared": len(jobs) - unfinished}
+        counts = {"num_measured": len(jobs), "num_unfinished": unfinished, "num_compared": done}
         for name, count in counts.items():
             self._require(said[name] == count, f"{name} is {said[name]}, but its JCTs are of {count}")
         self._require(self.figures.num_rounds > 0 or not len(self._jct), "num_rounds is 0, but jobs ended")
@@ -133,10 +153,10 @@ class EpisodeCheck:
         if not len(jobs):
             self._require(stay == 0, f"stay is {stay:g} s, but no job was submitted")
             return
-        first, finish = jobs["submit_time"].min(), jobs["finish_time"][self._done]
-        waits = jobs["submit_time"][~self._done]
-        least = float((finish - self._slack).max() - first) if finish.size else 0.0
-        most = float((finish + self._slack).max() - first) if finish.size else 0.0
+        first, ends = jobs["submit_time"].min(), jobs["submit_time"][self._ended] + self._stays
+        waits, spare = jobs["submit_time"][~self._ended], half_units(self._stays)
+        least = float((ends - spare).max() - first) if ends.size else 0.0
+        most = float((ends + spare).max() - first) if ends.size else 0.0
         made, slack = said["makespan"], ROUNDING * max(said["makespan"], first)
         self._require(math.isfinite(made), "makespan is no number of seconds")
         self._require(least <= made + slack, f"makespan is {made:g} s, but its JCTs give {least:g} s and more")
@@ -145,8 +165,8 @@ class EpisodeCheck:
         )
         self._require(made <= self.scenario.horizon, f"makespan is {made:g} s, beyond the horizon")
         self._require((waits <= self._end + slack).all(), "unfinished jobs were submitted after the end")
-        found = float(self._jct.sum() + (self._end - waits).sum())
-        near = abs(stay - found) <= self._slack.sum() + ROUNDING * found + slack * waits.size
+        found = float(self._stays.sum() + (self._end - waits).sum())
+        near = abs(stay - found) <= spare.sum() + ROUNDING * found + slack * waits.size
         self._require(near, f"stay is {stay:g} s, but its JCTs give {found:g} s")
         censored = stay / len(jobs)
         self._require(
@@ -157,8 +177,8 @@ class EpisodeCheck:
     def _check_lateness(self) -> None:
         jobs, figures = self.figures.jobs, self.figures
         last = figures.workload.jobs["submit_time"][-1]
-        finish, unfinished = jobs["finish_time"][self._done], int((~self._done).sum())
-        low, high = finish - self._slack, finish + self._slack
+        ends, unfinished = jobs["submit_time"][self._ended] + self._stays, int((~self._ended).sum())
+        low, high = ends - half_units(self._stays), ends + half_units(self._stays)
         fewest, most = int((low > last).sum()), int((high > last).sum()) + unfinished
         late = figures.num_late
         self._require(fewest <= late <= most, f"num_late is {late}, but its JCTs give {fewest} to {most}")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from envs.metrics import Summary
@@ -83,7 +83,11 @@ EPISODE: Mapping[str, Check] = {
     "summary": lambda value: isinstance(value, dict),
     **dict.fromkeys(OF_EACH, lambda value: isinstance(value, list)),
 }
-OPTIONAL: Mapping[str, Check] = {"named_plans": lambda value: value is True}
+LEFT = ("at_limit", "never_ran")  # places among the measured jobs that left without finishing, with their stays
+OPTIONAL: Mapping[str, Check] = {
+    "named_plans": lambda value: value is True,
+    **dict.fromkeys(LEFT, lambda value: isinstance(value, list) and len(value) > 0),
+}
 COUNTS = ("num_measured", "num_unfinished", "num_compared", "preemptions", "restarts")
 SHARES = (
     "jain_index",
@@ -122,20 +126,33 @@ def check_episode(line: object, number: int) -> None:
     """
     values = _check_keys(line, EPISODE, OPTIONAL, f"episode {number}")
     _check_keys(values["summary"], SUMMARY, {}, f"episode {number}: summary")
+    for name in LEFT:
+        for entry in values.get(name, ()):
+            if not _is_entry(entry, values["jct"]):
+                said = f"{name} has {show(entry)}; it must be the place of a job without a JCT, and its stay in seconds"
+                raise RecordError(f"episode {number}: {said}")
+    gone = {entry[0] for entry in values.get("never_ran", ())}
     for name in OF_EACH:
         if len(values[name]) != len(values["jct"]):
             raise RecordError(f"episode {number}: has {len(values['jct'])} JCTs, but {name} of {len(values[name])}")
         for place, seconds in enumerate(values[name]):
-            if not _is_of_job(name, seconds):
+            if not _is_of_job(name, seconds, never_ran=place in gone):
                 above = "above 0 s" if name == "jct" else "0 s or more"
                 said = f"{name} {place} is {show(seconds)}; it must be {above}, with {JOB_DIGITS} digits"
                 raise RecordError(f"episode {number}: {said}")
 
 
-def _is_of_job(name: str, seconds: object) -> bool:
-    """Whether a job may have this figure of `OF_EACH`: it always has a wait, and others if it ended or started."""
+def _is_entry(entry: object, jct: Sequence[object]) -> bool:
+    """Whether an entry of `LEFT` names a job without a JCT and its stay."""
+    if not isinstance(entry, list) or len(entry) != 2 or not is_count(entry[0]) or not entry[0] < len(jct):
+        return False
+    return jct[entry[0]] is None and is_amount(entry[1], JOB_DIGITS)
+
+
+def _is_of_job(name: str, seconds: object, *, never_ran: bool) -> bool:
+    """Whether a job may have this figure of `OF_EACH`: a wait unless it never ran, others if it ended or started."""
     if seconds is None:
-        return name != "wait"
+        return never_ran or name != "wait"
     return is_amount(seconds, JOB_DIGITS) and (seconds != 0 or name != "jct")
 
 

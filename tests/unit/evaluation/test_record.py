@@ -18,11 +18,12 @@ from envs.evaluation.record import (
     write_record,
 )
 from envs.evaluation.record_checks import OF_WAIT
-from envs.evaluation.record_schema import FORMAT, JOB_DIGITS
+from envs.evaluation.record_schema import FORMAT, JOB_DIGITS, RecordError, check_episode
 from envs.metrics import summarise
 from envs.performance import IdealModel
 from envs.simulation import Scenario, Setup
-from envs.types import MurmurationError
+from envs.types import JobSpec, MurmurationError
+from envs.workloads import Workload
 from murmuration.reports.page import markdown_page
 from murmuration.reports.webpage import html_page
 from murmuration.reports.webpage.charts import FIGURES, ComparisonCharts
@@ -119,6 +120,37 @@ def test_unfinished_jobs_stay_unfinished(tmp_path):
         assert figures.finished.tolist() == EpisodeFigures.of(run).finished.tolist()
         for name in ("job", "wait", "start_time"):
             np.testing.assert_allclose(figures.jobs[name], EpisodeFigures.of(run).jobs[name], rtol=0.005)
+
+
+def test_jobs_that_ended_at_their_limits_or_never_ran_have_stays(tmp_path):
+    """Job 1 ends at 13, its limit after a start at 10; job 2 waited for it to finish, and leaves then."""
+    jobs = [
+        JobSpec(0, 0.0, 8, 80.0, "any"),
+        JobSpec(1, 1.0, 8, 80.0, "any", time_limit=3.0),
+        JobSpec(2, 2.0, 1, 1.0, "any", dependency="afterok:1"),
+    ]
+    (run,) = compare_schedulers({"s": InOrder()}, [Workload.of(jobs, "left")], SETUP).runs["s"]
+    (read,) = through_a_file([run], tmp_path / "records.zip")
+    assert (read.at_limit, read.never_ran, read.own.num_unfinished) == ({1: 12.0}, {2: 11.0}, 0)
+    assert (read.stay, read.num_late) == (EpisodeFigures.of(run).stay, EpisodeFigures.of(run).num_late)
+    assert read.jobs["finish_time"].tolist()[0] == 10.0
+    assert np.isnan(read.jobs["finish_time"][1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"at_limit": [[0, 12.0]]}, "it must be the place of a job without a JCT"),
+        ({"at_limit": [[1]]}, "it must be the place of a job without a JCT"),
+        ({"at_limit": [[9, 12.0]]}, "it must be the place of a job without a JCT"),
+        ({"at_limit": []}, "at_limit"),
+    ],
+)
+def test_impossible_ends_are_refused(change, said):
+    values = {**describe_episode(EpisodeFigures.of(played(InOrder(), 1)[0])), **change}
+    values["jct"][1:2] = [None]
+    with pytest.raises(RecordError, match=said):
+        check_episode(values, 0)
 
 
 def test_ideal_durations_are_those_of_the_simulator():

@@ -169,9 +169,9 @@ def restore_episode(values: Mapping[str, Any], workload: Workload, ideal: FloatA
     texts = {None: math.nan, "inf": math.inf}
     summary = {name: texts.get(value, value) for name, value in values["summary"].items()}
     kept = ("num_late", "stay", "beyond", "num_rounds", "decision_seconds", "chose_batches")
-    figures = {name: values[name] for name in kept}
-    left = {name: {int(place): float(stay) for place, stay in values.get(name, ())} for name in LEFT}
-    return EpisodeFigures(workload, jobs, Summary(**summary), **figures, named_plans="named_plans" in values, **left)
+    figures: dict[str, Any] = {name: values[name] for name in kept}
+    figures |= {name: {int(place): float(stay) for place, stay in values.get(name, ())} for name in LEFT}
+    return EpisodeFigures(workload, jobs, Summary(**summary), **figures, named_plans="named_plans" in values)
 
 
 def _left(stays: Mapping[int, float]) -> list[list[Any]]:

@@ -21,7 +21,7 @@ from envs.evaluation.record_checks import OF_WAIT
 from envs.evaluation.record_schema import FORMAT, JOB_DIGITS, RecordError, check_episode
 from envs.metrics import summarise
 from envs.performance import IdealModel
-from envs.simulation import Scenario, Setup
+from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.types import JobSpec, MurmurationError
 from envs.workloads import Workload
 from murmuration.reports.page import markdown_page
@@ -129,7 +129,7 @@ def test_jobs_that_ended_at_their_limits_or_never_ran_have_stays(tmp_path):
         JobSpec(1, 1.0, 8, 80.0, "any", time_limit=3.0),
         JobSpec(2, 2.0, 1, 1.0, "any", dependency="afterok:1"),
     ]
-    (run,) = compare_schedulers({"s": InOrder()}, [Workload.of(jobs, "left")], SETUP).runs["s"]
+    run = run_episode(InOrder(), Simulator(Workload.of(jobs, "left"), SETUP))
     (read,) = through_a_file([run], tmp_path / "records.zip")
     assert (read.at_limit, read.never_ran, read.own.num_unfinished) == ({1: 12.0}, {2: 11.0}, 0)
     assert (read.stay, read.num_late) == (EpisodeFigures.of(run).stay, EpisodeFigures.of(run).num_late)

@@ -7,7 +7,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from envs.performance.gpus import find_parts, gpu_types
-from envs.types import ClusterError, ClusterSpec
+from envs.types import ClusterError, ClusterSpec, plain_type
 
 PRESETS = sorted((Path(__file__).parents[3] / "conf" / "cluster").glob("*.yaml"))
 
@@ -23,7 +23,7 @@ def preset(name: str, *changes: str) -> ClusterSpec:
 def test_each_preset_builds_and_has_the_name_of_its_file(name):
     cluster = preset(name)
     assert cluster.name == name
-    assert {find_parts(name).gpu_type for name in cluster.gpu_types} <= set(gpu_types())
+    assert {find_parts(plain_type(name)).gpu_type for name in cluster.gpu_types} <= set(gpu_types())
     # Node resources are plain Python numbers, as NodeSpec promises, even if they come from YAML.
     assert all(type(node.cpu_cores) is float and type(node.num_gpus) is int for node in cluster.nodes)
 

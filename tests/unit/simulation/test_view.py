@@ -149,7 +149,7 @@ def test_estimates_have_the_stated_error(engine):
 @pytest.mark.parametrize(
     ("build", "names"),
     [
-        (lambda: Information("some"), ("information.work", "some", "exact, estimate, limit, predicted or none")),  # type: ignore[arg-type]
+        (lambda: Information("some"), ("information.work", "some", "exact, estimate, limit, predicted")),  # type: ignore[arg-type]
         (lambda: Information("estimate", -0.1), ("information.error", "-0.1")),
     ],
 )

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -358,7 +359,7 @@ class Mirror:
             column: tuple(getattr(spec, name) for spec in self.jobs)
             for column, name in (("names", "name"), ("plans", "plan"), ("users", "user"), ("qos", "qos"))
         }
-        given = {column: values for column, values in lists.items() if any(values)}
+        given: dict[str, Any] = {column: values for column, values in lists.items() if any(values)}
         return Workload("cluster", rows, tuple(self.models), tuple(self.tenants), **given)
 
     def _overwrite(self, episode: MirroredRound, state: ClusterState) -> None:

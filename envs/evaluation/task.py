@@ -24,7 +24,7 @@ DRAWN_MODELS = 8  # of the first episode, whose throughputs show the spreads of 
 ARRAY_FORM = "{:.6g}"  # rounding errors differ between machines and versions of NumPy; six digits hide them
 NUMBER_FORM = "{:.12g}"
 # Fields of a workload that only messages show, and its jobs, of which those columns enter that are used.
-NOT_HASHED = frozenset({"name", "notes", "ids", "jobs"})
+NOT_HASHED = frozenset({"name", "notes", "ids", "jobs", "recorded"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, Performance
 from envs.workloads.constraining import ConstraintsSetting, TraceConstraints
 from envs.workloads.mix import JobMix, ModelThroughputs, draw_models, known_as, mix_for
 from envs.workloads.readers.report import FILE_ATTRIBUTE
+from envs.workloads.recorded import RecordedPast
 from envs.workloads.waiting import Dependencies, find_dependencies
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
@@ -104,6 +105,7 @@ class Assembly:
             ids=ids,
             dependencies=dependencies,
             qos=texts_of(frame, "qos"),
+            recorded=RecordedPast.of(frame),
         )
 
     def _holds(

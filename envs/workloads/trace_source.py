@@ -1,6 +1,7 @@
 """Workloads from a trace, which is read on first use, split by time, and cut into episodes and windows."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +15,7 @@ from envs.workloads.fits import check_sizes, check_workload_fits
 from envs.workloads.mix import JobMix
 from envs.workloads.readers.reader import TraceReader, locate
 from envs.workloads.readers.report import ReadReport
+from envs.workloads.recorded import ZERO_ATTRIBUTE
 from envs.workloads.source import check_split
 from envs.workloads.splits import Windows, cut_by_days, cut_by_shares
 from envs.workloads.workload import Workload
@@ -200,6 +202,8 @@ class TraceSource:
                 )
             report = report.dropping(f"outside days {self.days[0]:g} to {self.days[1]:g}", len(frame) - len(inside))
             frame = inside.assign(submit_time=inside["submit_time"] - first)
+            if (zero := frame.attrs.get(ZERO_ATTRIBUTE)) is not None:
+                frame.attrs[ZERO_ATTRIBUTE] = zero + timedelta(seconds=first)
         if self.max_gpus is not None:
             fits = frame[frame["num_gpus"] <= self.max_gpus].reset_index(drop=True)
             if fits.empty:

@@ -28,6 +28,7 @@ from envs.workloads.demand import (
     efficient_throughputs,
     least_cluster_seconds,
 )
+from envs.workloads.recorded import RecordedPast
 from envs.workloads.waiting import Dependencies, find_dependencies, renumber, write_dependency
 
 JOB_COLUMNS = np.dtype(
@@ -86,13 +87,14 @@ class Workload:
     ids: Sequence[str] = ()  # of each job in its trace, one per row, shown in messages; may be empty
     dependencies: Dependencies = ()  # of jobs on earlier ones
     qos: Sequence[str] = ()  # quality of service of each job, one per row; may be empty
+    recorded: RecordedPast | None = None  # what really happened, of jobs of a trace; no scheduler sees it
 
     def __post_init__(self) -> None:
         if self.jobs.dtype != JOB_COLUMNS:
             raise TraceError(f"workload {self.name}: the dtype of jobs is {self.jobs.dtype}; it must be JOB_COLUMNS")
         if len(self.jobs) == 0:
             raise TraceError(f"workload {self.name}: has no jobs; widen its slice")
-        for column in ("names", "plans", "users", "ids", "qos"):
+        for column in ("names", "plans", "users", "ids", "qos", "recorded"):
             given = getattr(self, column)
             if given and len(given) != len(self.jobs):
                 raise TraceError(
@@ -237,7 +239,7 @@ class Workload:
         Raises:
             TraceError: no job is left, or a job was submitted before `start`.
         """
-        jobs = self.jobs[first:last].copy()
+        jobs, origin = self.jobs[first:last].copy(), 0.0
         if len(jobs):
             origin = jobs["submit_time"][0] if start is None else start
             jobs["submit_time"] -= origin
@@ -254,6 +256,7 @@ class Workload:
             if self.dependencies
             else (),
             qos=self.qos[first:last],
+            recorded=self.recorded and self.recorded.at(slice(first, last), origin),
             window=window,
         )
 
@@ -274,7 +277,8 @@ class Workload:
         }
         name = f"{self.name}-{as_line(self.tenants[tenant])}"
         among = renumber(self.dependencies, {job: row for row, job in enumerate(rows)})
-        return replace(self, name=name, jobs=self.jobs[rows], dependencies=among, **by_job)
+        recorded = self.recorded and self.recorded.at(np.array(rows, np.int64))
+        return replace(self, name=name, jobs=self.jobs[rows], dependencies=among, recorded=recorded, **by_job)
 
     def label(self, job: JobId) -> str:
         """Return a job as messages name it: by its row, and by its id or name in the trace."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from envs.workloads.readers.past import recorded_runs
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, read_csv
 
@@ -52,6 +53,7 @@ class AcmeTrace:
             "num_gpus": num_gpus,
             "tenant": table.text("user"),
             "name": table.text("job_id"),
+            **recorded_runs(table, submit, start, end, end - start),
         }
         notes = ("failed and cancelled jobs are kept with the time that they ran",)
         return table.finish(columns, notes=notes, origin=float(first) if np.isfinite(first) else None)

@@ -13,6 +13,7 @@ import pandas as pd
 from envs.types import BoolArray, FloatArray, TraceError, did_you_mean
 from envs.types.units import DAY
 from envs.workloads.readers.clock import NO_ZONE_NOTE, midnight_before
+from envs.workloads.readers.past import recorded_runs
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TraceTable, read_csv
 from envs.workloads.waiting import known_dependencies
@@ -36,7 +37,7 @@ FIELDS = (
     *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "gpu_fraction", "min_gpus", "max_gpus"),
     *("gpu_type", "cpu_cores", "memory", "model", "batch_size", "tenant", "user", "name", "id", "guaranteed"),
     *("pool", "features", "max_nodes", "num_nodes", "gpus_per_node", "exclusive", "gpu_memory", "mig_profile"),
-    *("time_limit", "priority", "nice", "qos", "begin_time", "dependency"),
+    *("time_limit", "priority", "nice", "qos", "begin_time", "dependency", "queue", "nodes", "attempts"),
 )
 
 LABELS = re.compile(r"[A-Za-z0-9_.\-,+;& ]*", re.ASCII)  # a list of names
@@ -58,10 +59,10 @@ class CsvTrace:
     use. `gpu_fraction` is what a job of one GPU asks of it, see `envs.performance.slices`. `name` is what jobs of one
     kind share, such as a script; each job has an `id` of its own, which messages show. `pool` and `gpu_type` say where
     a job ran, and `features` to `mig_profile` what it asks of its nodes (`envs.types.Constraints`). `time_limit` is the
-    longest time for which it may hold GPUs; `priority`, `qos` and `nice` are shown, not enforced. Before its
-    `begin_time`, in the unit of `submit_time`, and until its `dependency` is met, such as afterok:7 by `id`, a job is
-    held. A row with a field
-    that cannot be read, or is out of range, is bad: it is left out, counted, and named in the report.
+    longest time for which it may hold GPUs; `priority`, `qos` and `nice` are shown, not enforced. `start_time`,
+    `end_time`, `queue`, `nodes` and `attempts` are kept as the past (`RecordedPast`). Before its `begin_time`,
+    in the unit of `submit_time`, and until its `dependency` is met, such as afterok:7 by `id`, a job is held. A row
+    with a field that cannot be read, or is out of range, is bad: it is left out, counted, and named in the report.
 
     Args:
         columns: field -> column of the file; null where the file has none.
@@ -177,9 +178,11 @@ class CsvTrace:
     def _jobs(self, table: TraceTable) -> dict[str, npt.NDArray[Any]]:
         """Return the standard columns over all rows; rows that cannot be read are marked as bad."""
         num_gpus = table.numbers(self._column("num_gpus"), high=MAX_GPUS, whole=True)
+        submit = self._submit(table)
+        span = {name: self._time(table, name) for name in ("start_time", "end_time") if self._has(name)}
         jobs: dict[str, npt.NDArray[Any]] = {
-            "submit_time": self._submit(table),
-            "duration": self._duration(table),
+            "submit_time": submit,
+            "duration": self._duration(table, span),
             "num_gpus": num_gpus,
         }
         if self._has("work"):
@@ -207,12 +210,26 @@ class CsvTrace:
         for name, ours in (("model", self.models), ("gpu_type", self.gpu_types)):
             if self._has(name):
                 jobs[name] = self._named(table, name, ours)
-        for name in ("tenant", "user", "name", "id", "qos"):
+        for name in ("tenant", "user", "name", "id", "qos", "queue", "nodes"):
             if self._has(name):
                 jobs[name] = table.text(self._column(name))
         if self._has("guaranteed"):
             jobs["guaranteed"] = self._truths(table, "guaranteed")
-        return {**jobs, **self._constraints(table), **self._stated(table), **self._held(table, jobs["submit_time"])}
+        jobs |= self._past(table, jobs, span)
+        return {**jobs, **self._constraints(table), **self._stated(table), **self._held(table, submit)}
+
+    def _past(
+        self, table: TraceTable, jobs: Mapping[str, npt.NDArray[Any]], span: Mapping[str, FloatArray]
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return what really happened; starts and ends only if they are of the same clock as submissions."""
+        found: dict[str, npt.NDArray[Any]] = {}
+        if self._has("attempts"):
+            found["attempts"] = self._or_zero(table, "attempts", high=MAX_GPUS, whole=True)
+        if span and len({self._unit(name) in TIME_UNITS for name in ("submit_time", *span)}) == 1:
+            unknown = np.full(len(table), np.nan)
+            start, end = (span.get(name, unknown) for name in ("start_time", "end_time"))
+            found |= recorded_runs(table, jobs["submit_time"], start, end, jobs["duration"])
+        return found
 
     def _held(self, table: TraceTable, submit: FloatArray) -> dict[str, npt.NDArray[Any]]:
         """Return for how long after its submission a job is held, in seconds, and for which jobs."""
@@ -233,10 +250,15 @@ class CsvTrace:
         found: dict[str, FloatArray] = {}
         for name, low, high in (("time_limit", 0.0, MAX_SECONDS), ("priority", -1e12, 1e12), ("nice", -1e12, 1e12)):
             if self._has(name):
-                column, scale = self._column(name), TIME_UNITS[self._unit(name)] if name == "time_limit" else 1.0
-                table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))
-                found[name] = table.numbers(column, low=low, high=high / scale) * scale
+                scale = TIME_UNITS[self._unit(name)] if name == "time_limit" else 1.0
+                found[name] = self._or_zero(table, name, low=low, high=high / scale) * scale
         return found
+
+    def _or_zero(self, table: TraceTable, name: str, **limits: Any) -> FloatArray:
+        """float64[num_rows]: a field as numbers, see `TraceTable.numbers`; empty cells are 0."""
+        column = self._column(name)
+        table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))
+        return table.numbers(column, **limits)
 
     def _truths(self, table: TraceTable, name: str) -> BoolArray:
         """bool[num_rows]: a column of truth values."""
@@ -257,9 +279,7 @@ class CsvTrace:
                 )
         for name in ("max_nodes", "num_nodes", "gpus_per_node", "gpu_memory"):
             if self._has(name):
-                column = self._column(name)
-                table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))
-                found[name] = table.numbers(column, high=MAX_GPUS, whole=name != "gpu_memory")
+                found[name] = self._or_zero(table, name, high=MAX_GPUS, whole=name != "gpu_memory")
         if self._has("exclusive"):
             found["exclusive"] = self._truths(table, "exclusive")
         return found
@@ -273,13 +293,13 @@ class CsvTrace:
             table.reject(np.abs(submit - middle) > MAX_SECONDS, self._column("submit_time"), reason)
         return submit
 
-    def _duration(self, table: TraceTable) -> FloatArray:
+    def _duration(self, table: TraceTable, span: Mapping[str, FloatArray]) -> FloatArray:
         if self._has("duration"):
             scale = TIME_UNITS[self._unit("duration")]
             return table.numbers(self._column("duration"), high=MAX_SECONDS / scale) * scale
         if not self._has("start_time"):
             return np.full(len(table), np.nan)
-        start, end = self._time(table, "start_time"), self._time(table, "end_time")
+        start, end = span["start_time"], span["end_time"]
         column = self._column("end_time")
         table.reject(end < start, column, "must not be before the start")
         table.reject(end - start > MAX_SECONDS, column, "must be within ten years of the start")
@@ -293,10 +313,14 @@ class CsvTrace:
         return work * table.numbers(self._column("batch_size"), low=1, high=1e9, whole=True)
 
     def _time(self, table: TraceTable, name: str) -> FloatArray:
+        """float64[num_rows]: times in seconds; NaN in empty cells of fields that this mapping does not need."""
         unit, column = self._unit(name), self._column(name)
-        if unit in TIME_UNITS:
-            return table.numbers(column, high=LATEST / TIME_UNITS[unit]) * TIME_UNITS[unit]
-        return table.times(column, unit, self.timezone)
+        absent = ("",) if _is_time(name) and name not in self._needed() else ()
+        if unit not in TIME_UNITS:
+            return table.times(column, unit, self.timezone, absent)
+        empty = np.isin(table.text(column), list(absent))
+        table.columns[column] = np.where(empty, "0", table.text(column))
+        return np.where(empty, np.nan, table.numbers(column, high=LATEST / TIME_UNITS[unit]) * TIME_UNITS[unit])
 
     def _named(self, table: TraceTable, name: str, ours: Mapping[str, str]) -> npt.NDArray[np.object_]:
         """object[num_rows]: names of models or GPU types, translated."""

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from envs.workloads.readers.clock import midnight_before
+from envs.workloads.readers.past import recorded_runs
 from envs.workloads.readers.philly import VIRTUAL_CLUSTERS
 from envs.workloads.readers.report import ReadReport
+from envs.workloads.readers.slurm_json import NO_TIME
 from envs.workloads.readers.table import MAX_GPUS, read_csv
 
 
@@ -56,6 +58,10 @@ class HeliosTrace:
             "tenant": tenant,
             "id": table.text("job_id"),
         }
+        if "start_time" in table.columns and "end_time" in table.columns:
+            names = "start_time", "end_time"
+            start, end = (table.times(name, timezone=self.timezone, absent=NO_TIME) for name in names)
+            columns |= recorded_runs(table, submit, start, end, duration)
         if "user" in table.columns:
             columns["user"] = table.text("user")
         note = "failed and cancelled jobs are kept with the time that they ran"

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from envs.workloads.readers.past import recorded_runs
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import TextArray, read_csv
 
@@ -54,6 +55,7 @@ class OpenbTrace:
             "name": table.text("name"),
             "gpu_type": _first_known(table.text("gpu_spec"), self.gpu_type),
             "gpu_fraction": share / 1000,
+            **recorded_runs(table, submit, start, end, end - start),
         }
         return table.finish(columns)
 

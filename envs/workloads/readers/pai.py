@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from envs.types import TraceError
+from envs.workloads.readers.past import recorded_runs
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, TextArray, read_csv
 
@@ -53,7 +54,8 @@ class PaiTrace:
         known = pd.Series(job).isin(tasks.index).to_numpy()
         table.skip(~known, "no GPU task, or none with recorded times")
         mine = tasks.reindex(job)
-        duration = np.where(known, mine["end"].to_numpy(np.float64) - mine["start"].to_numpy(np.float64), 0.0)
+        start, end = (mine[name].to_numpy(np.float64) for name in ("start", "end"))
+        duration = np.where(known, end - start, 0.0)
         num_gpus = np.nan_to_num(mine["gpus"].to_numpy(np.float64))
         table.skip_idle(duration, num_gpus)
         columns = {
@@ -65,6 +67,7 @@ class PaiTrace:
             "id": job,
             "gpu_type": mine["gpu_type"].to_numpy(),
             "gpu_fraction": np.where(num_gpus == 1, mine["fraction"].to_numpy(np.float64), 1.0),
+            **recorded_runs(table, submit, start, end, duration),
         }
         if groups := _find(path, "pai_group_tag_table"):
             columns["name"] = _groups(groups, table.text("inst_id"), strict)

@@ -12,12 +12,15 @@ import pandas as pd
 from envs.types import TraceError
 from envs.workloads.readers.clock import find_zone, midnight_before
 from envs.workloads.readers.files import CHARACTERS_PER_VALUE, most_characters, read_text
+from envs.workloads.readers.past import recorded_runs
 from envs.workloads.readers.philly import CLOCK_NOTE
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, TraceTable
 
 LAYOUT = "%Y-%m-%d %H:%M:%S"
 EARLIEST_YEAR = 1970  # some systems write 0001-01-01 for "none"
+FACTS = ("submitted_time", "vc", "jobid", "user", "verdict", "duration", "gpus", "start", "end", "attempts", "nodes")
+UNKNOWN = ("",) * 6  # the facts after the verdict
 NO_ATTEMPT, NO_TIMES = "no recorded attempt", "an attempt without recorded start or end"
 
 
@@ -46,8 +49,7 @@ class PhillyRawTrace:
         entries = _entries(path)
         zone = UTC if self.timezone is None else find_zone(self.timezone)
         facts = [_facts(entry, zone) for entry in entries]
-        names = ("submitted_time", "duration", "gpus", "vc", "jobid", "user", "verdict")
-        columns = {name: [fact[at] for fact in facts] for at, name in enumerate(names)}
+        columns = {name: [fact[at] for fact in facts] for at, name in enumerate(FACTS)}
         table = TraceTable(self.name, path, columns, range(1, len(entries) + 1), strict=strict)
         verdict = table.text("verdict")
         for reason in (NO_ATTEMPT, NO_TIMES):
@@ -56,6 +58,7 @@ class PhillyRawTrace:
         submit = table.times("submitted_time", LAYOUT, self.timezone)
         duration = table.numbers("duration")
         num_gpus = table.numbers("gpus", high=MAX_GPUS, whole=True)
+        start, end = (table.times(name, LAYOUT, self.timezone) for name in ("start", "end"))
         table.skip_idle(duration, num_gpus)
         first = submit[table.sound].min(initial=np.inf)
         kept = {
@@ -65,6 +68,9 @@ class PhillyRawTrace:
             "tenant": table.text("vc"),
             "id": table.text("jobid"),
             "user": table.text("user"),
+            "attempts": table.numbers("attempts"),
+            "nodes": table.text("nodes"),
+            **recorded_runs(table, submit, start, end, duration),
         }
         note = "a job's duration is that of all its attempts, its number of GPUs that of the last"
         notes = (note, CLOCK_NOTE) if self.timezone is None else (note,)
@@ -109,23 +115,24 @@ def _text(entry: dict[str, Any], key: str) -> str:
 
 
 def _facts(entry: Any, zone: tzinfo) -> tuple[str, ...]:
-    """Return (submitted, duration, GPUs, virtual cluster, job id, user, reason to reject) of one entry, as text."""
+    """Return `FACTS` of one entry as text; the verdict is why it is left out."""
     if not isinstance(entry, dict):
-        return "", "", "", "", "", "", f"{type(entry).__name__} instead of an object"
-    submitted, *who = (_text(entry, key) for key in ("submitted_time", "vc", "jobid", "user"))
+        return "", "", "", "", f"{type(entry).__name__} instead of an object", *UNKNOWN
+    who = [_text(entry, key) for key in FACTS[:4]]
     try:
         attempts = entry["attempts"]
         if not attempts:
-            return submitted, "", "", *who, NO_ATTEMPT
+            return *who, NO_ATTEMPT, *UNKNOWN
         spans = [(attempt["start_time"], attempt["end_time"]) for attempt in attempts]
         if any(time in (None, "None", "") for span in spans for time in span):
-            return submitted, "", "", *who, NO_TIMES
+            return *who, NO_TIMES, *UNKNOWN
         dates = [(datetime.strptime(start, LAYOUT), datetime.strptime(end, LAYOUT)) for start, end in spans]
         if any(date.year < EARLIEST_YEAR for span in dates for date in span):
-            return submitted, "", "", *who, f"an attempt before {EARLIEST_YEAR}"
+            return *who, f"an attempt before {EARLIEST_YEAR}", *UNKNOWN
         instants = [[date.replace(tzinfo=zone).astimezone(UTC) for date in span] for span in dates]
         duration = sum((end - start).total_seconds() for start, end in instants)
         gpus = sum(len(node["gpus"]) for node in attempts[-1]["detail"])
+        nodes = ",".join(_text(node, "ip") for node in attempts[-1]["detail"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        return submitted, "", "", *who, f"{type(error).__name__}: {error}"
-    return submitted, str(duration), str(gpus), *who, ""
+        return *who, f"{type(error).__name__}: {error}", *UNKNOWN
+    return *who, "", str(duration), str(gpus), spans[0][0], spans[-1][1], str(len(spans)), nodes

@@ -23,7 +23,8 @@ class TraceReader(Protocol):
     `pool` and other columns that constrain it (`envs.workloads.constraining`), `time_limit` (s, 0 for none),
     `priority`, `nice`, `qos`, `begin_after` (s after its submission, 0 for none), `dependency` (on other jobs by their
     `id`, see `parse_dependency`), `min_gpus`, `max_gpus` and `plan` (an `ExecutionPlan` or None). Columns that a trace
-    lacks are assigned later, with a note in the results.
+    lacks are assigned later, with a note in the results. What really happened is in `start_after`, `end_after` and
+    `waited` (s, the first two after submission; NaN if unknown), `attempts`, `queue` and `nodes`, see `RecordedPast`.
     """
 
     @property
@@ -68,14 +69,14 @@ def locate(reader: TraceReader, path: str | Path | None = None) -> Path:
     """
     root = os.environ.get(DATA_VARIABLE)
     packaged = PACKAGED / reader.location
-    if path is None and packaged.exists() and not (root and (Path(root) / reader.location).exists()):
+    if path is None and packaged.exists() and not (root and _published(Path(root) / reader.location).exists()):
         return packaged
     if path is None and not root:
         raise TraceError(
             f"{reader.name} trace: no file given; get it from {reader.source}, then set workload.path=<file>, "
             f"or ${DATA_VARIABLE} to a folder that contains {reader.location}"
         )
-    found = Path(os.path.expanduser(path)) if path is not None else Path(str(root)) / reader.location
+    found = Path(os.path.expanduser(path)) if path is not None else _published(Path(str(root)) / reader.location)
     try:
         exists = found.exists()
     except OSError as error:
@@ -86,3 +87,9 @@ def locate(reader: TraceReader, path: str | Path | None = None) -> Path:
             f"or ${DATA_VARIABLE} to a folder that contains {reader.location}"
         )
     return found
+
+
+def _published(path: Path) -> Path:
+    """Return a file of a trace, or the one that was compressed or unpacked since, where that alone exists."""
+    other = path.with_suffix("") if path.suffix == ".gz" else path.with_name(f"{path.name}.gz")
+    return other if other.exists() and not path.exists() else path

@@ -19,8 +19,8 @@ IDS = ("JobID", "JobIDRaw")  # one of them is needed
 NEEDED = ("State", "Submit", "Elapsed", "AllocTRES")
 COMMAND = (
     "sacct --allusers --allocations --duplicates --parsable2 --starttime=2024-01-01 --endtime=2024-02-01 --format="
-    "JobID,JobName,User,Account,Partition,QOS,Priority,Submit,Eligible,Elapsed,Timelimit,State,NNodes,AllocTRES,"
-    "SubmitLine > jobs.txt"
+    "JobID,JobName,User,Account,Partition,QOS,Priority,Submit,Eligible,Start,End,Elapsed,Timelimit,State,NNodes,NodeList,"
+    "AllocTRES,SubmitLine > jobs.txt"
 )
 # States of man sacct, JOB STATE CODES. The records of jobs in the others still change, or another record replaces them.
 ENDED = (
@@ -32,9 +32,9 @@ FREE = ("JobName", "SubmitLine", "Comment", "WorkDir", "Reason", "Extra")  # col
 MOST_BARS = 100  # in the texts of one row
 _SUBMIT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*|Unknown|None|", re.ASCII)
 _ELAPSED = re.compile(r"(?:\d{1,5}-)?(?:\d{1,5}:)?\d{1,2}:\d{1,2}(?:\.\d{1,9})?", re.ASCII)
-_JSON_TIMES = {"Submit": "submission", "Eligible": "eligible"}
+_JSON_TIMES = {"Submit": "submission", "Eligible": "eligible", "Start": "start", "End": "end"}
 _JSON_TEXTS = {"JobName": "name", "User": "user", "Account": "account", "Partition": "partition", "QOS": "qos"}
-_JSON_TEXTS |= {"SubmitLine": "submit_line", "Dependency": "dependency"}
+_JSON_TEXTS |= {"SubmitLine": "submit_line", "Dependency": "dependency", "NodeList": "nodes"}
 
 
 def read_sacct(path: Path, *, strict: bool = False) -> TraceTable:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from envs.types import FloatArray, TraceError, as_line
+from envs.types import BoolArray, FloatArray, TraceError, as_line
 from envs.types.units import DAY
 from envs.workloads.readers.clock import NO_ZONE_NOTE, midnight_before
+from envs.workloads.readers.past import recorded_runs
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.sacct import COMMAND, ENDED, IDS, NOT_ENDED, read_sacct
 from envs.workloads.readers.slurm_json import NO_TIME, UNLIMITED
@@ -73,7 +74,7 @@ class SlurmTrace:
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; see `TraceReader.read`."""
         table = read_sacct(path, strict=strict)
-        submit, own = self._leave_out(table)
+        submit, own, runs = self._leave_out(table)
         limits = self._limits(table)
         queue = QUEUED in table.columns
         duration = limits["time_limit"] if queue else _seconds(table)
@@ -104,6 +105,7 @@ class SlurmTrace:
             timed_out = (table.text("State") == "TIMEOUT") & (duration >= 0.99 * beyond)
             columns["duration"] = np.where(timed_out, np.maximum(duration, beyond), duration)
         columns |= _shown(table, own, self.timezone)
+        columns |= _past(table, submit, runs, self.timezone)
         notes += _hold(columns, table, submit)
         notes += _say_shown(columns, table)
         if self.gpu_types:
@@ -117,11 +119,12 @@ class SlurmTrace:
             notes.append(NO_ZONE_NOTE)
         return table.finish(columns, notes=notes, origin=midnight_before(first, self.timezone))
 
-    def _leave_out(self, table: TraceTable) -> tuple[FloatArray, FloatArray]:
+    def _leave_out(self, table: TraceTable) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Skip rows that are no last run of a job that has ended; `State` becomes one word.
 
         Returns:
-            float64[num_rows]: the submission of each job, with its first run; and that of the row's own run.
+            float64[num_rows]: the submission of each job, with its first run; that of the row's own run; and
+            bool[num_rows]: the rows of runs, of jobs that are kept and others.
         """
         ids = table.text("JobID")
         table.skip(np.isin(ids, IDS), "repeated header lines")
@@ -143,7 +146,7 @@ class SlurmTrace:
         runs = pd.Series(ids).where(table.sound)
         table.skip((runs.duplicated(keep="last") & runs.notna()).to_numpy(), "earlier runs of requeued jobs")
         first: FloatArray = np.fmin(submit, earlier.reindex(ids).to_numpy(np.float64))
-        return first, submit
+        return first, submit, rerun | table.sound
 
     def _limits(self, table: TraceTable) -> dict[str, FloatArray]:
         """Return the time limits of the rows, in seconds, 0 for none; nothing if the file has none."""
@@ -211,9 +214,8 @@ def _shown(table: TraceTable, submit: FloatArray, timezone: str | None) -> dict[
         if column in table.columns:
             found[name] = table.text(column)
     if "Eligible" in table.columns:
-        known = ~np.isin(table.text("Eligible"), NO_TIME)
-        table.columns["Eligible"] = np.where(known, table.text("Eligible"), table.text("Submit"))
-        found["eligible_after"] = np.maximum(table.times("Eligible", "ISO8601", timezone) - submit, 0.0)
+        after = table.times("Eligible", "ISO8601", timezone, NO_TIME) - submit
+        found["eligible_after"] = np.maximum(np.nan_to_num(after), 0.0)
     if "SubmitLine" in table.columns:
         lines = [f" {text}" for text in table.text("SubmitLine")]
         asked: dict[str, list[Any]] = {
@@ -225,6 +227,27 @@ def _shown(table: TraceTable, submit: FloatArray, timezone: str | None) -> dict[
         for name, values in asked.items():
             found.setdefault(name, np.array(values, dtype=np.float64 if name in ("array_limit", "nice") else object))
     return found
+
+
+def _past(table: TraceTable, submit: FloatArray, runs: BoolArray, timezone: str | None) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns about what really happened, see `envs.workloads.recorded`, of those that the file has."""
+    found: dict[str, npt.NDArray[Any]] = {}
+    if "NodeList" in table.columns:
+        nodes = table.text("NodeList")
+        found["nodes"] = np.where(np.isin(nodes, ("None assigned", "(null)")), "", nodes)
+    if "Start" not in table.columns:
+        return found
+    started = table.text("State") == "RUNNING" if QUEUED in table.columns else np.ones(len(table), np.bool_)
+    start = np.where(started, table.times("Start", "ISO8601", timezone, NO_TIME), np.nan)
+    end = np.full(len(table), np.nan)
+    if "End" in table.columns:
+        end = table.times("End", "ISO8601", timezone, NO_TIME)
+    ran = np.array([_seconds_of(text) for text in table.text("Elapsed")], np.float64)
+    ids = table.text("JobID")
+    each = pd.DataFrame({"id": ids, "start": np.where(start > 0, start, np.nan), "ran": ran})[runs].dropna()
+    each = each.drop_duplicates(["id", "start"]).groupby("id").agg({"start": ["min", "count"], "ran": "sum"})
+    first, attempts, ran = each.reindex(ids).to_numpy(np.float64).T
+    return found | recorded_runs(table, submit, first, end, ran) | {"attempts": np.nan_to_num(attempts)}
 
 
 def _hold(columns: dict[str, npt.NDArray[Any]], table: TraceTable, submit: FloatArray) -> list[str]:

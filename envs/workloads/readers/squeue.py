@@ -27,6 +27,7 @@ def queued_jobs(entry: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     state = entry.get("job_state")
     row["State"] = text_of(state[0] if isinstance(state, list) and state else state)
     row["Submit"], row["Eligible"] = (instant_of(number_of(entry.get(key))) for key in ("submit_time", "eligible_time"))
+    row["Start"], row["NodeList"] = instant_of(number_of(entry.get("start_time"))), text_of(entry.get("nodes"))
     row["Elapsed"] = row["Timelimit"] = clock_of(number_of(entry.get("time_limit")), 60)
     row["Priority"] = number_of(entry.get("priority"))
     row["NNodes"] = number_of(entry.get("node_count"))

@@ -9,6 +9,7 @@ import pandas as pd
 
 from envs.types import TraceError
 from envs.workloads.readers.files import limit_values, read_lines
+from envs.workloads.readers.past import recorded_runs
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, TextArray, TraceTable
 
@@ -55,7 +56,10 @@ class SwfTrace:
         table.skip(run_time < 0, "run time unknown")
         table.skip(processors < 0, "processors unknown")
         table.skip_idle(run_time, processors)
+        wait = table.numbers("wait", low=-1)
+        start = submit + np.where(wait < 0, np.nan, wait)
         columns = {
+            **recorded_runs(table, submit, start, start + run_time, run_time),
             "submit_time": submit,
             "duration": run_time,
             "num_gpus": np.ceil(processors / self.processors_per_gpu),

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -13,9 +14,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from envs.types import BoolArray, FloatArray, IntArray, TraceError, as_line, did_you_mean
-from envs.workloads.readers.clock import localise, state_zone
+from envs.workloads.readers.clock import find_zone, localise, state_zone
 from envs.workloads.readers.files import limit_values, read_lines
 from envs.workloads.readers.report import FILE_ATTRIBUTE, BadRow, ReadReport
+from envs.workloads.recorded import ZERO_ATTRIBUTE
 
 MAX_SECONDS = 10 * 365 * 86400.0  # no trace or job lasts ten years; a longer time means a wrong unit
 MAX_GPUS = 65536  # more than any cluster in the traces
@@ -53,6 +55,8 @@ class TraceTable:
         self.examples: list[BadRow] = []
         self.notes: list[str] = []  # on the clock of the times
         self.files: TextArray | None = None  # the file's name for each row, if the trace has several files
+        self.zone: tzinfo | None = None  # of the clock on which dates are shown; None: they have no zone
+        self.dated = False  # whether its times are dates
         self._clocks: dict[bool, tuple[str, int]] = {}  # (field, index) of the first time with and without a zone
 
     @classmethod
@@ -104,8 +108,10 @@ class TraceTable:
             self.reject(values != np.floor(values), field, "must be a whole number")
         return values
 
-    def times(self, field: str, layout: str = DEFAULT_LAYOUT, timezone: str | None = None) -> FloatArray:
-        """float64[num_rows]: a column of calendar times as seconds since 1970; 0 in bad rows.
+    def times(
+        self, field: str, layout: str = DEFAULT_LAYOUT, timezone: str | None = None, absent: Sequence[str] = ()
+    ) -> FloatArray:
+        """float64[num_rows]: a column of calendar times as seconds since 1970; 0 in bad rows, NaN where there is none.
 
         Times before 1970 or after 2099, such as the 0001-01-01 that some systems write for "none", are bad.
 
@@ -113,6 +119,7 @@ class TraceTable:
             field: the column.
             layout: as for `strptime`, or "ISO8601".
             timezone: IANA name of the zone of times that state none. Without it they are used as if they were in UTC.
+            absent: texts that stand for no time; if there are any, so do other texts, unless the table is strict.
 
         Raises:
             TraceError: some times of the table state a zone, others do not, and `timezone` is None; or the zone does
@@ -122,10 +129,16 @@ class TraceTable:
         stamps = pd.to_datetime(texts, format=layout, errors="coerce", utc=True).dt.tz_localize(None)
         good = stamps.notna().to_numpy()
         form = "like 2017-10-09 07:01:55" if layout == DEFAULT_LAYOUT else f"of the form {layout}"
-        self.reject(~good, field, f"must be a time {form}")
+        none = np.isin(self.columns[field], list(absent))
+        if absent and not self.strict:  # a time that the row does not need is no reason to leave it out
+            if count := int((~good & ~none & self.sound).sum()):
+                self.notes.append(f"{field}: {count:,} values are no time {form}, and count as unknown")
+            none = ~good
+        self.reject(~good & ~none, field, f"must be a time {form}")
         plausible = good & (stamps >= pd.Timestamp(0)).to_numpy() & (stamps < LATEST_DATE).to_numpy()
         self.reject(good & ~plausible, field, "must be a time from 1970 to 2099")
         zoned = state_zone(texts, layout)
+        self._set_clock(texts[plausible], zoned[plausible], layout, timezone)
         if timezone is None:
             self._check_clock(field, zoned, plausible & self.sound)
         else:
@@ -139,7 +152,18 @@ class TraceTable:
                 )
         stamps = stamps.where(plausible, pd.Timestamp(0))
         seconds: FloatArray = np.array((stamps - pd.Timestamp(0)) / pd.Timedelta(seconds=1), dtype=np.float64)
+        seconds[none] = np.nan
         return seconds
+
+    def _set_clock(self, texts: "pd.Series[str]", zoned: BoolArray, layout: str, timezone: str | None) -> None:
+        """Keep the clock on which the first column of times is shown: of the given zone, or of its first time."""
+        if self.dated or not len(texts):
+            return
+        self.dated = True
+        if timezone is not None:
+            self.zone = find_zone(timezone)
+        elif zoned[0]:
+            self.zone = pd.to_datetime(texts.iloc[0], format=layout).tzinfo or UTC
 
     def _check_clock(self, field: str, zoned: BoolArray, good: BoolArray) -> None:
         """Assert that all or none of the good times of the table state a time zone."""
@@ -250,6 +274,9 @@ class TraceTable:
         start = float(frame["submit_time"].min()) if origin is None else origin
         frame["submit_time"] = frame["submit_time"].astype(np.float64) - start
         frame.attrs[FILE_ATTRIBUTE] = str(self.path)  # for messages about errors that are found later
+        if self.dated:
+            zero = datetime.fromtimestamp(start, self.zone or UTC)
+            frame.attrs[ZERO_ATTRIBUTE] = zero if self.zone else zero.replace(tzinfo=None)
         if not frame["submit_time"].is_monotonic_increasing:
             notes = (*notes, "the file is not in order of submission; its rows were sorted, ties in the file's order")
         frame = frame.sort_values("submit_time", kind="stable", ignore_index=True)

@@ -39,6 +39,8 @@ def main() -> None:
 def _run() -> None:
     name, rest = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     commands = find_commands()
+    if name.replace("-", "_") in commands:
+        name = name.replace("-", "_")
     if name in ("-h", "--help"):
         print(describe_commands(commands))
         return

@@ -29,6 +29,9 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=8, help="fake GPUs of each node; default: 8")
     parser.add_argument("--types", default="v100,a100", help="GPU types, each of a partition; default: v100,a100")
     parser.add_argument("--out", type=Path, default=Path("runs/slurm_recording"), help="where to save a recording")
+    parser.add_argument("--jobs", type=int, default=200, help="of a recording; default: 200")
+    parser.add_argument("--seed", type=int, default=0, help="from which they are drawn; default: 0")
+    parser.add_argument("--outage", action="store_true", help="drain some nodes for a while")
     parser.add_argument("--accounts", type=Path, help="YAML file with accounts, users and qos")
     arguments = parser.parse_args()
     with one_line_errors():
@@ -37,7 +40,7 @@ def main() -> None:
         elif why := why_no_testbed() or (arguments.action == "record" and why_no_accounting()):
             print(why)
         elif arguments.action == "record":
-            record(arguments.folder, arguments.out)
+            record(arguments.folder, arguments.out, arguments.jobs, arguments.seed, outage=arguments.outage)
             print(f"saved in {arguments.out}")
         else:
             accounts = Accounts() if arguments.accounts is None else read_accounts(arguments.accounts)

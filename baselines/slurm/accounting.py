@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines.slurm.conf import MODES
+from baselines.slurm.limits import not_modelled, read_ceiling
 from baselines.slurm.settings import ROOT, Association, Qos
 from envs.types import MurmurationError
 
@@ -40,7 +41,8 @@ def read_accounting(path: Path) -> tuple[tuple[Association, ...], dict[str, Qos]
             if "Account" in row:
                 associations += _association(f"{path}:{number}", row, above, left_out)
             else:
-                qos[row["Name"].lower()] = _qos(f"{path}:{number}", row)
+                qos[row["Name"].lower()] = make_qos(f"{path}:{number}", row["Name"], row)
+                left_out |= dict.fromkeys(f"{name} of QoS" for name in not_modelled(row))
     if not header:
         raise MurmurationError(f"{path}: has no table of sacctmgr; make it with {COMMAND}")
     return tuple(associations), qos, tuple(left_out)
@@ -67,11 +69,11 @@ def _association(
         above.append(account)
     if account == ROOT and not user:
         return ()
-    return (Association(account, user, parent if not user else account, float(share)),)
-
-
-def _qos(place: str, row: Mapping[str, str]) -> Qos:
-    return make_qos(place, row["Name"], row)
+    left_out |= dict.fromkeys(f"{name} of associations" for name in not_modelled(row))
+    most = read_ceiling(
+        place, row, ("GrpTRES",), ("MaxJobs", "GrpJobs") if user and row.get("MaxJobs") else ("GrpJobs",)
+    )
+    return (Association(account, user, parent if not user else account, float(share), most),)
 
 
 def make_qos(place: str, name: str, row: Mapping[str, Any]) -> Qos:
@@ -87,4 +89,7 @@ def make_qos(place: str, name: str, row: Mapping[str, Any]) -> Qos:
     if mode not in ("", "CLUSTER", *MODES):
         raise MurmurationError(f"{place}: PreemptMode is {mode[:40]!r}; it must be one of cluster, {', '.join(MODES)}")
     over = tuple(each.strip().lower() for each in str(row.get("Preempt", "") or "").split(",") if each.strip())
-    return Qos(name, float(priority), over, "" if mode == "CLUSTER" else mode)
+    most = read_ceiling(place, row, ("GrpTRES",), ("GrpJobs",))
+    of_user = read_ceiling(place, row, ("MaxTRESPU", "MaxTRESPerUser"), ("MaxJobsPU", "MaxJobsPerUser"))
+    of_account = read_ceiling(place, row, ("MaxTRESPA", "MaxTRESPerAccount"), ("MaxJobsPA", "MaxJobsPerAccount"))
+    return Qos(name, float(priority), over, "" if mode == "CLUSTER" else mode, most, of_user, of_account)

@@ -4,7 +4,7 @@ import numpy as np
 
 from baselines.slurm.memory import BITS, Memory, Queue, Rules
 from baselines.slurm.nodes import Site
-from baselines.slurm.passes import choose_free, drop_started, place_job
+from baselines.slurm.passes import choose_free, drop_started, may_start, place_job
 from envs.simulation.compiled.jit import leaf, part
 from envs.simulation.world.arrays import World
 from envs.types import IntArray
@@ -248,7 +248,7 @@ def reserve(world: World, rules: Rules, memory: Memory, start: float, limit: flo
 def could_start(world: World, queue: Queue, site: Site, memory: Memory, j: int) -> bool:
     """Return whether a node with enough free GPUs is promised to nobody for a job's limit; False is final."""
     group, passes = queue.group[j], memory.state[0].passes
-    if memory.stuck[group] == passes:
+    if memory.stuck[group] == passes or not may_start(world, queue, memory, j):
         return False
     size, now = world.jobs[j].num_gpus, world.episode[0].time
     memory.usable[:] = 0
@@ -301,6 +301,8 @@ def run_backfill(world: World, queue: Queue, site: Site, rules: Rules, memory: M
         user, partition, limit = queue.user[j], queue.partition[j], queue.limit[j]
         if tested >= rules.tests:
             break
+        if not may_start(world, queue, memory, j):
+            continue
         if 0 < rules.by_user <= memory.by_user[user] or 0 < rules.by_part <= memory.by_part[partition]:
             continue
         tested += 1
@@ -308,7 +310,7 @@ def run_backfill(world: World, queue: Queue, site: Site, rules: Rules, memory: M
         memory.by_part[partition] += 1
         start, count = plan_start(world, queue, site, rules, memory, j)
         if start <= now:
-            place_job(world, memory, j, count)
+            place_job(world, queue, memory, j, count)
             for i in range(count):
                 note_free_times(world, queue, rules, memory, memory.nodes[i])
             last = find_last_candidate(world, queue, site, memory, last)

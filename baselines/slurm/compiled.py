@@ -7,7 +7,7 @@ from baselines.slurm.backfilling import run_backfill
 from baselines.slurm.job_table import JobTable
 from baselines.slurm.memory import Memory, Queue, Rules, compiled_rules, memory_of, queue_of
 from baselines.slurm.nodes import Site, site_of
-from baselines.slurm.passes import begin_to_watch, refresh_waiting, start_by_priority
+from baselines.slurm.passes import begin_to_watch, count_again, refresh_waiting, start_by_priority
 from baselines.slurm.settings import SlurmSettings
 from baselines.slurm.usage import Usage
 from envs.simulation import SimulatedEpisode
@@ -51,6 +51,7 @@ def decide_in_turn(world: World, queue: Queue, site: Site, rules: Rules, memory:
     """Decide one round."""
     state, episode = memory.state[0], world.episode[0]
     refresh_waiting(world, queue, rules, memory)
+    count_again(world, queue, memory)
     changed = (
         state.seen_jobs != episode.next_job
         or state.seen_running != episode.num_running

@@ -154,7 +154,7 @@ class ConfReader:
         except OSError as error:
             reason = error.strerror or error
             raise MurmurationError(f"{path}: cannot be read ({reason}); set scheduler.conf to a slurm.conf") from error
-        for number, line in _whole_lines(text):
+        for number, line in whole_lines(text):
             self._read_line(f"{path}:{number}", line)
         self._leave_out()
 
@@ -188,12 +188,7 @@ class ConfReader:
         if line.split(maxsplit=1)[0].lower() == "include":
             self._left_out["Include"] = None
             return
-        pairs, end = [], 0
-        while match := _PAIR.match(line, end):
-            pairs.append((match[1], match[2].strip("\"'")))
-            end = match.end()
-        if not pairs or line[end:].strip():
-            raise MurmurationError(f"{place}: {line.strip()[:80]!r} is no setting; write Name=value, or # before it")
+        pairs = pairs_of(place, line)
         if pairs[0][0].lower() == "partitionname":
             self._partition(place, pairs)
         elif pairs[0][0].lower() == "nodename":
@@ -280,7 +275,25 @@ class ConfReader:
         self.settings = replace(self.settings, not_modelled=tuple(self._left_out))
 
 
-def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
+def pairs_of(place: str, line: str) -> list[tuple[str, str]]:
+    """Return the settings of a line, (name, value) each; none of a line that includes another file.
+
+    Raises:
+        MurmurationError: it has something else.
+    """
+    pairs: list[tuple[str, str]] = []
+    end = 0
+    if line.split(maxsplit=1)[0].lower() == "include":
+        return pairs
+    while match := _PAIR.match(line, end):
+        pairs.append((match[1], match[2].strip("\"'")))
+        end = match.end()
+    if not pairs or line[end:].strip():
+        raise MurmurationError(f"{place}: {line.strip()[:80]!r} is no setting; write Name=value, or # before it")
+    return pairs
+
+
+def whole_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the lines that say something with their numbers: without comments, and joined where they go on."""
     start, held = 0, ""
     for number, line in enumerate(text.splitlines(), 1):

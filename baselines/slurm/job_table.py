@@ -13,8 +13,8 @@ EVERYWHERE = Partition("")  # of jobs without a pool where no partition is the d
 class JobTable:
     """Jobs by number, in order of submission.
 
-    A job's partition is the one of its pools (`constraints.pools`) with the highest tier, or the default partition. In
-    Slurm, a job of several partitions has an entry in the queue for each. A job's tenant is its account.
+    A job's partition is the one of its pools (`constraints.pools`) with the highest tier, or the last default
+    partition. In Slurm, a job of several partitions has an entry in the queue for each. A job's tenant is its account.
 
     Args:
         settings: the settings in force.
@@ -29,13 +29,14 @@ class JobTable:
         eligible: of each job, from when its age counts (man slurm.conf, ACCRUE_ALWAYS): from its submission, or from
             when it has waited for its begin time and for other jobs; NaN until that is seen.
         preempts: of each job, whether its QoS may preempt others, which puts it first.
+        limits: those of QoS and associations on what may run at once; limits_of: their numbers, of each job.
         associations: account and user by number.
         node_weights: float64[num_gpu_types].
     """
 
     def __init__(self, settings: SlurmSettings, cluster: ClusterSpec) -> None:
         self._settings, self._cluster = settings, cluster
-        self._default = next((each for each in settings.partitions.values() if each.default), EVERYWHERE)
+        self._default = ([each for each in settings.partitions.values() if each.default] or [EVERYWHERE])[-1]
         self._pools = [pools_of(name) for name in cluster.gpu_types]
         self._numbers: dict[str, int] = {}
         self.partitions: list[Partition] = []
@@ -50,6 +51,8 @@ class JobTable:
         self.eligible: list[Seconds] = []
         self.preempts: list[bool] = []
         self.qos: list[str] = []
+        self.limits = settings.limits
+        self.limits_of: list[tuple[int, ...]] = []
         self.associations: dict[tuple[str, str], int] = {}
         self._users: dict[str, int] = {}
         largest = max((part.job_factor for part in settings.partitions.values()), default=1.0)
@@ -86,6 +89,7 @@ class JobTable:
         self.user.append(self._users.setdefault(job.user, len(self._users)))
         self.eligible.append(math.nan if job.begin_time or job.dependency else job.submit_time)
         self.qos.append(job.qos.lower())
+        self.limits_of.append(self.limits.of(job))
         self.preempts.append(self._settings.preempt_type == "qos" and qos is not None and bool(qos.preempt))
 
     @staticmethod

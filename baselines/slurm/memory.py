@@ -43,6 +43,9 @@ class Queue(NamedTuple):
         types: bool[num_jobs, num_gpu_types], the types that a job may use.
         lln: bool[num_partitions], whether least loaded nodes come first.
         of_partition: bool[num_partitions, num_gpu_types], the types of its nodes.
+        first_limit: int64[num_jobs + 1], where the limits of each job begin in `limits`.
+        limits: int64[n], numbers of limits of QoS and associations, job by job.
+        most_gpus, most_jobs: float64[num_limits], what may run at once.
     """
 
     tier: IntArray
@@ -55,6 +58,10 @@ class Queue(NamedTuple):
     types: BoolArray
     lln: BoolArray
     of_partition: BoolArray
+    first_limit: IntArray
+    limits: IntArray
+    most_gpus: FloatArray
+    most_jobs: FloatArray
 
 
 STATE = np.dtype(
@@ -112,6 +119,7 @@ class Memory(NamedTuple):
         resume: float64[num_groups], where that search ended: plans only fill, so the next one begins there.
         soonest: float64[num_groups], in that pass, when a job of the group would have room if nothing were promised.
         stuck: int64[num_groups], the last pass in which no job of the group could start at once.
+        used_gpus, used_jobs: int64[num_limits], what runs at present.
     """
 
     state: Records
@@ -143,6 +151,8 @@ class Memory(NamedTuple):
     resume: FloatArray
     soonest: FloatArray
     stuck: IntArray
+    used_gpus: IntArray
+    used_jobs: IntArray
 
 
 def compiled_rules(settings: SlurmSettings) -> Rules:
@@ -190,6 +200,10 @@ def queue_of(table: JobTable, sizes: IntArray, types: BoolArray, settings: Slurm
         types=types,
         lln=lln,
         of_partition=np.array(table.partition_types, np.bool_),
+        first_limit=np.cumsum([0, *map(len, table.limits_of)], dtype=np.int64),
+        limits=np.array([number for each in table.limits_of for number in each], np.int64),
+        most_gpus=np.array([each.gpus for each in table.limits.ceilings], np.float64),
+        most_jobs=np.array([each.jobs for each in table.limits.ceilings], np.float64),
     )
 
 
@@ -237,4 +251,6 @@ def memory_of(queue: Queue, rules: Rules, cluster: ClusterSpec, slots: int, elig
         resume=np.zeros(int(queue.group.max()) + 1),
         soonest=np.zeros(int(queue.group.max()) + 1),
         stuck=np.zeros(int(queue.group.max()) + 1, np.int64),
+        used_gpus=np.zeros(len(queue.most_gpus), np.int64),
+        used_jobs=np.zeros(len(queue.most_gpus), np.int64),
     )

@@ -135,8 +135,43 @@ def choose_free(site: Site, types: BoolArray, lln: bool, size: int, memory: Memo
 
 
 @leaf
-def place_job(world: World, memory: Memory, j: int, count: int) -> None:
+def may_start(world: World, queue: Queue, memory: Memory, j: int) -> bool:
+    """Return whether the limits of QoS and associations allow a job to start; `limits.LimitTable.allow` is plain."""
+    size = world.jobs[j].num_gpus
+    for place in range(queue.first_limit[j], queue.first_limit[j + 1]):
+        number = queue.limits[place]
+        if memory.used_gpus[number] + size > max(queue.most_gpus[number], size):
+            return False
+        if memory.used_jobs[number] + 1 > max(queue.most_jobs[number], 1.0):
+            return False
+    return True
+
+
+@leaf
+def count_running(world: World, queue: Queue, memory: Memory, j: int) -> None:
+    """Count a job that runs where limits hold for it."""
+    for place in range(queue.first_limit[j], queue.first_limit[j + 1]):
+        memory.used_gpus[queue.limits[place]] += world.jobs[j].num_gpus
+        memory.used_jobs[queue.limits[place]] += 1
+
+
+@leaf
+def count_again(world: World, queue: Queue, memory: Memory) -> None:
+    """Count the jobs that run when a round begins."""
+    if len(queue.limits) == 0:
+        return
+    memory.used_gpus[:] = 0
+    memory.used_jobs[:] = 0
+    j = next_member(world.running, len(world.jobs), 0)
+    while j >= 0:
+        count_running(world, queue, memory, j)
+        j = next_member(world.running, len(world.jobs), j + 1)
+
+
+@leaf
+def place_job(world: World, queue: Queue, memory: Memory, j: int, count: int) -> None:
     """Give a waiting job the nodes that have been chosen."""
+    count_running(world, queue, memory, j)
     if world.jobs[j].touched == 0:
         store_placement(world, j)
         clear_named_settings(world.jobs[j])
@@ -168,7 +203,7 @@ def start_now(world: World, queue: Queue, site: Site, memory: Memory, j: int) ->
         memory.free[n] = world.nodes[n].free if usable else 0
     count = choose_free(site, queue.types[j], queue.lln[queue.partition[j]], size, memory)
     if count > 0:
-        place_job(world, memory, j, count)
+        place_job(world, queue, memory, j, count)
     return count > 0
 
 
@@ -202,6 +237,8 @@ def start_by_priority(world: World, queue: Queue, site: Site, rules: Rules, memo
         if depth == 0 or num_blocked == len(memory.blocked):
             break
         depth -= 1
+        if not may_start(world, queue, memory, j):
+            continue
         if not start_now(world, queue, site, memory, j):
             memory.blocked[partition] = True
             num_blocked += 1

@@ -42,8 +42,9 @@ class Slurm:
     for each waiting job by the limits of all, and starts those that can start now. It knows only limits and the clock.
 
     Simplified: decisions take no time, so `batch_sched_delay`, `bf_max_time` and `bf_yield_interval` have no meaning. A
-    job of several partitions is in one of them. Cores, memory, licenses, topology, reservations by administrators,
-    arrays, and limits of associations and QoS are not modelled. A job gets its GPUs on as few nodes as possible, of one
+    job of several partitions is in one of them. Of the limits of associations and QoS, those on GPUs and jobs at once
+    count (`limits`); a job that they hold back blocks no other. Cores, memory, licenses, topology, reservations by
+    administrators and arrays are not modelled. A job gets its GPUs on as few nodes as possible, of one
     GPU type where that is possible. A preempted job keeps its progress, also with PreemptMode=CANCEL, and only the main
     pass preempts. `describe` lists what the files ask for beyond that.
 
@@ -160,6 +161,7 @@ class _Rounds:
         self.calculated = self.tested_all = -1  # periods
         self.due = math.inf  # of the next backfill pass
         self.seen = (0, 0, 0)  # jobs submitted, jobs running, GPUs up
+        self.counted: dict[int, tuple[int, int]] = {}  # GPUs and jobs that run, by number of their limit
 
     def decide(self, view: ClusterView) -> Allocation:
         """Decide one round."""
@@ -191,10 +193,23 @@ class _Rounds:
         running = view.running.tolist()
         self.began = {job: self.began.get(job, view.time) for job in running}
         self.held |= dict.fromkeys(running)
+        self.counted = {}
+        for job in running:
+            self._count(job)
         if self.rules.multifactor and self.rules.weight_fairshare > 0:
             every = list(self.table.associations)
             if len(self.usage.factors) < len(every):
                 self.usage.add(every[len(self.usage.factors) :])
+
+    def _count(self, job: JobId, sign: int = 1) -> None:
+        """Count a job that runs where limits hold for it."""
+        for number in self.table.limits_of[job]:
+            gpus, jobs = self.counted.get(number, (0, 0))
+            self.counted[number] = gpus + sign * self.sizes[job], jobs + sign
+
+    def _may_start(self, job: JobId) -> bool:
+        """Return whether the limits of QoS and associations allow a job to start."""
+        return self.table.limits.allow(self.table.limits_of[job], self.sizes[job], self.counted)
 
     def _order(self, view: ClusterView) -> list[JobId]:
         """Return waiting jobs, first the one to start first."""
@@ -241,6 +256,7 @@ class _Rounds:
         allocation.place(job, gpus)
         self.began[job] = now
         self.held[job] = None
+        self._count(job)
 
     def _start_in_order(self, view: ClusterView, allocation: Allocation, order: list[JobId]) -> None:
         """Start jobs in order of priority; one without room blocks its partition, and its nodes for all others."""
@@ -256,6 +272,8 @@ class _Rounds:
             if depth == 0:
                 break
             depth -= 1
+            if not self._may_start(job):
+                continue
             free = np.where(closed[self.site.gpu_types], 0, allocation.free_gpus)
             gpus = self._find(view, job, free)
             if not gpus and self.rules.preempts:
@@ -280,6 +298,7 @@ class _Rounds:
         victims = find_victims(self.rules, self.table, self.began, job, held, allocation.free_gpus, find)
         for other in victims:
             allocation.stop(other)
+            self._count(other, -1)
         return find(allocation.free_gpus) if victims else {}
 
     def _backfill(self, view: ClusterView, allocation: Allocation, waiting: list[JobId]) -> None:
@@ -298,6 +317,8 @@ class _Rounds:
             user, part, limit = table.user[job], table.partition[job], table.limit[job]
             if tested >= rules.bf_max_job_test:
                 break
+            if not self._may_start(job):
+                continue
             if 0 < rules.bf_max_job_user <= by_user.get(user, 0) or 0 < rules.bf_max_job_part <= by_part[part]:
                 continue
             tested, by_user[user], by_part[part] = tested + 1, by_user.get(user, 0) + 1, by_part[part] + 1

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from baselines.slurm.limits import NO_CEILING, Ceiling, LimitTable
 from envs.types import Seconds
 from envs.types.units import DAY
 
@@ -39,6 +40,9 @@ class Qos:
     priority: float = 0.0
     preempt: tuple[str, ...] = ()  # those that it may preempt
     preempt_mode: str = ""
+    most: Ceiling = NO_CEILING  # of all its jobs at once: GrpTRES, GrpJobs
+    most_of_user: Ceiling = NO_CEILING  # MaxTRESPU, MaxJobsPU
+    most_of_account: Ceiling = NO_CEILING  # MaxTRESPA, MaxJobsPA
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Association:
     user: str = ""
     parent: str = ROOT  # of an account
     shares: float = 1.0
+    most: Ceiling = NO_CEILING  # of its jobs, and those of all accounts and users below it, at once: GrpTRES, GrpJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,16 @@ class SlurmSettings:
         return "NO_FAIR_TREE" not in self.flags
 
     @property
+    def limits(self) -> LimitTable:
+        """A new table of the limits of QoS and associations."""
+        return LimitTable(
+            {name: (each.most, each.most_of_user, each.most_of_account) for name, each in self.qos.items()},
+            {each.account: each.most for each in self.associations if not each.user},
+            {(each.account, each.user): each.most for each in self.associations if each.user},
+            {each.account: each.parent for each in self.associations if not each.user},
+        )
+
+    @property
     def preempts(self) -> bool:
         """Whether jobs may be preempted."""
         modes = [self.preempt_mode, *(part.preempt_mode for part in self.partitions.values())]
@@ -133,6 +148,10 @@ class SlurmSettings:
         ]
         if self.qos:
             lines.append(f"QoS: {_list({name: qos.priority for name, qos in self.qos.items()})}")
+        limited = sum(any((each.most, each.most_of_user, each.most_of_account)) for each in self.qos.values())
+        owned = sum(map(bool, (each.most for each in self.associations)))
+        if limited or owned:
+            lines.append(f"limits on GPUs or jobs at once: of {limited} QoS and {owned} associations")
         if self.associations:
             lines.append(f"shares: {sum(1 for each in self.associations if each.user)} users with associations")
         if self.not_modelled:

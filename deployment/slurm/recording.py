@@ -29,7 +29,9 @@ COLUMNS = (
     "JobID,User,Account,Partition,QOS,Priority,Submit,Eligible,Start,End,Elapsed,Timelimit,State,NNodes,NodeList,"
     "AllocTRES,SubmitLine"
 )
-SPAN: Seconds = 330.0  # real time over which jobs are submitted
+GAP: Seconds = 1.65  # real time between submissions, on average
+DRAINED = ("n0", "n1", "n6")  # nodes that outages take from the cluster
+OUTAGE = (0.3, 0.6)  # when they are drained, and when they are back, as shares of the time of submissions
 LONGEST_WAIT: Seconds = 2400.0  # real time for all of them to end
 
 
@@ -47,7 +49,7 @@ class RecordedJob:
 def draw_recorded_jobs(count: int, seed: int) -> list[RecordedJob]:
     """Draw jobs of which Slurm's rules order the starts: sizes, partitions, QoS, limits, and a few that are held."""
     rng = np.random.default_rng(seed)
-    times = np.sort(rng.uniform(0.0, SPAN, count)).tolist()
+    times = np.sort(rng.uniform(0.0, GAP * count, count)).tolist()
     jobs = []
     for number, submit in enumerate(times):
         gpus = int(rng.choice([1, 2, 4], p=[0.5, 0.3, 0.2]))
@@ -63,7 +65,7 @@ def draw_recorded_jobs(count: int, seed: int) -> list[RecordedJob]:
     return jobs
 
 
-def record(folder: Path, out: Path, count: int = 200, seed: int = 0) -> None:
+def record(folder: Path, out: Path, count: int = 200, seed: int = 0, *, outage: bool = False) -> None:
     """Start a test cluster with accounting, play jobs on it, save what it did, and end it.
 
     Args:
@@ -71,13 +73,14 @@ def record(folder: Path, out: Path, count: int = 200, seed: int = 0) -> None:
         out: where to save `slurm.conf`, `assoc.txt`, `qos.txt` and `sacct.txt`.
         count: the number of jobs; 200 take about ten minutes.
         seed: from which they are drawn.
+        outage: whether some nodes are drained for a while; jobs on them run to their ends.
 
     Raises:
         MurmurationError: the cluster cannot be started, refuses a job, or has not ended all in time.
     """
     try:
         cluster = start_testbed(folder, num_nodes=8, num_gpus=4, gpu_types=TYPES, accounts=ACCOUNTS, settings=SETTINGS)
-        play_recorded(cluster, draw_recorded_jobs(count, seed))
+        play_recorded(cluster, draw_recorded_jobs(count, seed), OUTAGE if outage else ())
         out.mkdir(parents=True, exist_ok=True)
         config = cluster.config.read_text(encoding="utf-8").replace(str(cluster.folder), "/var/lib/slurm")
         write_whole(out / "slurm.conf", config)
@@ -91,15 +94,21 @@ def record(folder: Path, out: Path, count: int = 200, seed: int = 0) -> None:
         stop_testbed(folder)
 
 
-def play_recorded(cluster: SlurmTestbed, jobs: Sequence[RecordedJob]) -> None:
-    """Submit jobs at their times, and wait until all have ended.
+def play_recorded(cluster: SlurmTestbed, jobs: Sequence[RecordedJob], outage: Sequence[float] = ()) -> None:
+    """Submit jobs at their times, drain `DRAINED` within an outage, and wait until all have ended.
 
     Raises:
         MurmurationError: Slurm refuses one, or some are still there after `LONGEST_WAIT`.
     """
     names: list[str] = []
     begun = time.monotonic()
+    changes = [share * GAP * len(jobs) for share in outage]
     for job in jobs:
+        if changes and job.submit >= changes[0]:
+            state = "DRAIN" if len(changes) == len(outage) else "RESUME"
+            update = ["scontrol", "update", f"NodeName={','.join(DRAINED)}", f"State={state}", "Reason=outage"]
+            _ask(update, cluster.environment)
+            del changes[0]
         time.sleep(max(0.0, begun + job.submit - time.monotonic()))
         depends = [f"--dependency=afterok:{names[job.after]}"] if job.after >= 0 else []
         how = ["--output=/dev/null", "--chdir=/", f"--uid={job.user}", *job.options, *depends]

@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from envs.performance import FRACTIONS, PerformanceModel, name_of_fraction
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, PerformanceError, TraceError
-from envs.workloads.constraining import ConstraintsSetting, TraceConstraints
+from envs.workloads.constraining import ConstraintsSetting, LimitsSetting, TraceConstraints
 from envs.workloads.mix import JobMix, ModelThroughputs, draw_models, known_as, mix_for
 from envs.workloads.readers.report import FILE_ATTRIBUTE
 from envs.workloads.recorded import RecordedPast
+from envs.workloads.requests import ROUND, Requests
 from envs.workloads.waiting import Dependencies, find_dependencies
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
@@ -42,7 +43,7 @@ class Assembly:
     elastic: float = 1.0
     seed: int = 0
     constraints: ConstraintsSetting = "none"  # whether jobs may run only where the trace says
-    limits: ConstraintsSetting = "none"  # whether jobs end at the time limits that the trace states
+    limits: LimitsSetting = "none"  # whether jobs end at the time limits that the trace states; drawn: all have one
     holds: ConstraintsSetting = "none"  # whether jobs wait for the times and for the jobs that the trace states
     throughputs: ModelThroughputs = field(init=False, repr=False, compare=False)
 
@@ -53,9 +54,10 @@ class Assembly:
             )
         if self.constraints not in ("trace", "none"):
             raise TraceError(f"workload.constraints is {self.constraints!r}; it must be trace or none")
-        for name in ("limits", "holds"):
-            if (value := getattr(self, name)) not in ("trace", "none"):
-                raise TraceError(f"workload.{name} is {value!r}; it must be trace or none")
+        if self.holds not in ("trace", "none"):
+            raise TraceError(f"workload.holds is {self.holds!r}; it must be trace or none")
+        if self.limits not in ("trace", "drawn", "none"):
+            raise TraceError(f"workload.limits is {self.limits!r}; it must be trace, drawn or none")
         object.__setattr__(self, "throughputs", ModelThroughputs(self.performance))
 
     def workload(self, frame: "pd.DataFrame", name: str, notes: Sequence[str] = ()) -> Workload:
@@ -87,12 +89,13 @@ class Assembly:
         if "tenant" in frame:
             codes, found = frame["tenant"].factorize(sort=True)
             table["tenant"], tenants = codes, tuple(str(tenant) for tenant in found)
-        for column in ("guaranteed", "priority", "nice", *(("time_limit",) if self.limits == "trace" else ())):
+        for column in ("guaranteed", "priority", "nice", *(() if self.limits == "none" else ("time_limit",))):
             if column in frame:
                 table[column] = frame[column].to_numpy()
+        drawn = self._draw_limits(table) if self.limits == "drawn" else ()
         names, users, ids = (texts_of(frame, column) for column in ("name", "user", "id"))
         dependencies = self._holds(frame, table, names, users, ids)
-        asked = *constrained.notes(), *_note_limits(table["time_limit"]), *_note_holds(table, dependencies)
+        asked = *constrained.notes(), *_note_limits(table["time_limit"]), *drawn, *_note_holds(table, dependencies)
         return Workload(
             name,
             table,
@@ -106,6 +109,20 @@ class Assembly:
             dependencies=dependencies,
             qos=texts_of(frame, "qos"),
             recorded=RecordedPast.of(frame),
+        )
+
+    def _draw_limits(self, table: npt.NDArray[np.void]) -> tuple[str, ...]:
+        """Draw a limit for each job that has none, as users overstate them; return a note."""
+        without = table["time_limit"] == 0
+        seconds = table["duration"]
+        known = np.isfinite(seconds)
+        longest = float(ROUND[min(np.searchsorted(ROUND, seconds[known].max(initial=0.0)), len(ROUND) - 1)])
+        users = Requests({"": 1.0}, {"": longest}, too_short=0.0)
+        drawn = users.draw_limits(np.random.default_rng(self.seed), seconds, np.zeros(len(table), np.int64))
+        table["time_limit"] = np.where(without & known, np.maximum(drawn, seconds), table["time_limit"])
+        return (
+            f"time limits of {int((without & known).sum()):,} jobs are drawn (seed {self.seed}), not observed: round "
+            "times, overstated as in Tsafrir et al. (JSSPP 2005), none below the run time",
         )
 
     def _holds(

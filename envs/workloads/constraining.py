@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ConstraintsSetting = Literal["trace", "none"]
+LimitsSetting = Literal["trace", "drawn", "none"]
 NUMBERS = {"max_nodes": int, "num_nodes": int, "gpus_per_node": int, "gpu_memory": float, "exclusive": bool}
 COLUMNS = ("ran_on", "gpu_type", "pool", "features", "mig_profile", *NUMBERS)  # "ran_on" takes the place of "gpu_type"
 LIFT = "workload.constraints=none lifts this"

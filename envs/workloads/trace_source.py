@@ -10,7 +10,7 @@ from envs.performance import PerformanceModel
 from envs.types import ClusterSpec, Seconds, TraceError
 from envs.types.units import DAY
 from envs.workloads.assemble import ELASTIC, MOST_ELASTIC, Assembly
-from envs.workloads.constraining import ConstraintsSetting
+from envs.workloads.constraining import ConstraintsSetting, LimitsSetting
 from envs.workloads.fits import check_sizes, check_workload_fits
 from envs.workloads.mix import JobMix
 from envs.workloads.readers.reader import TraceReader, locate
@@ -55,7 +55,8 @@ class TraceSource:
         by_tenant: cut episodes and windows out of one tenant's jobs each; needs windows.
         constraints: "trace" lets jobs run only on the GPU types, in the pools and on the nodes that the trace says;
             "none" lets them run anywhere.
-        limits: "trace" lets jobs end at the time limits that the trace states; "none" lets them run on.
+        limits: "trace" lets jobs end at the time limits that the trace states; "drawn" gives a drawn one to each job
+            without, see `Requests`; "none" lets them run on.
         holds: "trace" lets jobs wait for the begin times, and for the ends of other jobs, that the trace states.
         recommended_cluster: name of the preset under conf/cluster for which the slice was chosen.
         name: name shown in results; the reader's name if empty.
@@ -81,7 +82,7 @@ class TraceSource:
         windows: Windows | None = None,
         by_tenant: bool = False,
         constraints: ConstraintsSetting = "none",
-        limits: ConstraintsSetting = "none",
+        limits: LimitsSetting = "none",
         holds: ConstraintsSetting = "none",
         recommended_cluster: str = "",
         name: str = "",

@@ -77,7 +77,7 @@ def html_page(comparison: Comparison, extras: PageExtras | None = None, aggregat
             f"<h1>{escape(title_of(comparison))}</h1>\n{headline(comparison, charts)}\n",
             "\n".join(sections),
             f'</main>\n<script type="application/json" id="report-data">{to_script(data)}</script>\n',
-            f"<script>\n{static('page.js')}{static('explorer.js')}</script>\n</body>\n</html>\n",
+            f"<script>\n{static('page.js')}{static('sorting.js')}{static('explorer.js')}</script>\n</body>\n</html>\n",
         ]
     )
 

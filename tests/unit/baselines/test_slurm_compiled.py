@@ -20,6 +20,11 @@ SETTINGS = (
     {"PriorityWeightPartition": 100, "PriorityWeightQOS": 100, "bf_job_part_count_reserve": 2, "bf_resolution": 1},
     {"PriorityFlags": "NO_FAIR_TREE", "PriorityWeightFairshare": 9, "PriorityCalcPeriod": 2, "bf_interval": 10},
 )
+LIMITS: tuple[dict[str, object], ...] = (
+    {},
+    {"MaxTRESPU": "gres/gpu=2"},
+    {"MaxJobsPA": 1, "GrpTRES": "cpu=9,gres/gpu=4"},
+)
 PARTITIONS = {"day": {"PriorityTier": 2, "MaxTime": "2:00:00"}, "night": {"PriorityJobFactor": 3, "Default": "YES"}}
 
 
@@ -47,7 +52,8 @@ def crowded(seed: int, jobs: int = 60) -> tuple[Slurm, Workload, Setup]:
     for each in whole:  # over all nodes of the largest type
         counts = max(cluster.gpus_by_type.values())
         specs[each] = replace(specs[each], num_gpus=counts, min_gpus=counts, max_gpus=counts)
-    scheduler = Slurm(settings=SETTINGS[seed % len(SETTINGS)], partitions=PARTITIONS, qos={"high": {"Priority": 5}})
+    levels = {"high": {"Priority": 5} | LIMITS[seed % len(LIMITS)]}
+    scheduler = Slurm(settings=SETTINGS[seed % len(SETTINGS)], partitions=PARTITIONS, qos=levels)
     return scheduler, Workload.of(specs), Setup(cluster, IdealModel(), Scenario(restart_delay=0.0))
 
 

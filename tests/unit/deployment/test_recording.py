@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deployment.slurm.recording import SPAN, USERS, draw_recorded_jobs
+from deployment.slurm.recording import GAP, USERS, draw_recorded_jobs
 from envs.workloads.readers import SlurmTrace
 
 RECORDED = Path(__file__).parents[2] / "golden" / "slurm_22_05"
@@ -14,7 +14,7 @@ def test_drawn_jobs_are_the_same_for_a_seed_and_wait_only_for_earlier_ones():
     jobs = draw_recorded_jobs(200, seed=0)
     assert jobs == draw_recorded_jobs(200, seed=0) != draw_recorded_jobs(200, seed=1)
     assert all(job.after < number for number, job in enumerate(jobs))
-    assert all(0 <= job.submit <= SPAN and job.user in USERS for job in jobs)
+    assert all(0 <= job.submit <= GAP * len(jobs) and job.user in USERS for job in jobs)
     words = {option.partition("=")[0] for job in jobs for option in job.options}
     assert words == {"--partition", "--gres", "--nodes", "--qos", "--time", "--nice", "--begin"}
 

@@ -1,0 +1,154 @@
+"""The answer: what was recorded, what the incumbent does, and what each alternative would change."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from envs.evaluation.statistics import Estimate
+from envs.types import BoolArray, FloatArray, Seconds
+from envs.types.units import DAY
+from murmuration.what_if.hours import Grid, grid_over, in_queue, in_use, time_text
+from murmuration.what_if.played import Fates
+from murmuration.what_if.replay import Replay
+from murmuration.what_if.trust import ReplayTrust, compare_with_record, groups_of
+from murmuration.what_if.waits import HOUR, MINUTE, by_group, figures_of, paired_change, size_classes
+
+UNITS = (("s", 1.0), ("min", MINUTE), ("h", HOUR), ("d", DAY))
+MOST_STEPS = 2_000
+
+
+@dataclass(frozen=True)
+class WhatIfAnswer:
+    """Everything that is shown.
+
+    Attributes:
+        replay: the jobs, the world and the record.
+        incumbent: what became of the jobs under the scheduler of today.
+        others: what became of them under each alternative, by label.
+        refused: why an alternative could not be played, by label.
+        stretch: by label, by how much times of the trace are longer than those that were played; 1 if left out.
+        describes: lines on the settings of the incumbent.
+    """
+
+    replay: Replay
+    incumbent: Fates
+    others: Mapping[str, Fates]
+    refused: Mapping[str, str]
+    stretch: Mapping[str, float]
+    describes: Sequence[str] = ()
+
+    @cached_property
+    def jobs(self) -> BoolArray:
+        """bool[num_jobs]: the jobs that have waited a known time under the incumbent and each alternative."""
+        played = [self.incumbent, *self.others.values()]
+        known: BoolArray = np.logical_and.reduce([each.known for each in played])
+        return known
+
+    @cached_property
+    def trust(self) -> ReplayTrust | None:
+        """How well the incumbent's replay repeats the record; None if the file has no starts."""
+        if not self.replay.recorded.known.any():
+            return None
+        return compare_with_record(self.replay.recorded, self.incumbent, self.replay.workload, self.replay.cluster)
+
+    @cached_property
+    def shown(self) -> dict[str, Fates]:
+        """All fates by label: the record first, if there is one, then the incumbent."""
+        found = {"recorded": self.replay.recorded} if self.trust else {}
+        return found | {self.incumbent.label: self.incumbent} | dict(self.others)
+
+    @cached_property
+    def changes(self) -> dict[str, Estimate]:
+        """Ratios of mean waits to the incumbent's, by label."""
+        return {label: paired_change(each, self.incumbent, self.jobs) for label, each in self.others.items()}
+
+    @cached_property
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Figures of waits by label, on the same jobs; see `waits.figures_of`. GPUs in use are a share of all."""
+        found = {label: figures_of(each, self.jobs) for label, each in self.shown.items()}
+        for label, each in self.shown.items():
+            found[label]["stops"] = float(each.stops)
+        return found
+
+    @cached_property
+    def unit(self) -> tuple[str, float]:
+        """Unit of waits: name, and seconds."""
+        typical = max((each.get("p90", 0.0) for each in self.figures.values()), default=0.0)
+        return [each for each in UNITS if typical >= each[1]][-1] if typical >= 1 else UNITS[0]
+
+    def groupings(self) -> dict[str, list[str]]:
+        """Return the group of each job in several groupings, of those that tell jobs apart."""
+        workload = self.replay.workload
+        past = workload.recorded
+        queue = list(map(str, past.queue)) if past is not None and any(past.queue) else []
+        pools = queue or groups_of(workload)
+        found = {
+            "partition": pools,
+            "size": size_classes(workload.jobs["num_gpus"]),
+            "account": [workload.tenants[each] for each in workload.jobs["tenant"].tolist()],
+            "user": list(workload.users),
+            "QoS": list(workload.qos),
+        }
+        return {name: groups for name, groups in found.items() if len(set(groups)) > 1}
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return mean waits in hours by group and label, by the name of the grouping."""
+        return {name: by_group(self.shown, groups, self.jobs) for name, groups in self.groupings().items()}
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Steps over the whole span in which jobs were there, of an hour or more."""
+        enter = self.replay.recorded.enter
+        last = max(float(np.nanmax(each.end)) for each in self._drawn.values())
+        first = float(np.nanmin(enter))
+        step = HOUR if last - first >= DAY else max((last - first) / 200, 1.0)
+        return grid_over(first // step * step, last, step * max(1, -(-(last - first) // (step * MOST_STEPS))))
+
+    @property
+    def _drawn(self) -> dict[str, Fates]:
+        """The fates whose times are those of the trace."""
+        return {label: each for label, each in self.shown.items() if self.stretch.get(label, 1.0) == 1.0}
+
+    def series(self) -> dict[str, dict[str, FloatArray]]:
+        """Return GPUs in use, and GPUs that waiting jobs ask for, over `grid`, by label."""
+        return {
+            label: {"use": in_use(self.grid, each), "queue": in_queue(self.grid, each)}
+            for label, each in self._drawn.items()
+        }
+
+    @property
+    def zero(self) -> datetime | None:
+        """Date and time of t = 0; None if the trace has none."""
+        past = self.replay.workload.recorded
+        return past.zero if past is not None else None
+
+    def when(self, seconds: Seconds) -> str:
+        """Return a time of the trace as a date, or as a day and an hour."""
+        return time_text(self.zero, seconds)
+
+    def job_table(self) -> pd.DataFrame:
+        """Return a row for each job and label, with times in seconds of the trace."""
+        workload = self.replay.workload
+        common: dict[str, Any] = {
+            "job": list(workload.ids) or list(map(str, range(len(workload)))),
+            **{name: groups for name, groups in self.groupings().items() if name != "size"},
+            "gpus": workload.jobs["num_gpus"],
+            "submit_s": workload.jobs["submit_time"].round(3),
+        }
+        if self.zero is not None:
+            stamps = pd.Timestamp(self.zero) + pd.to_timedelta(workload.jobs["submit_time"], unit="s")
+            common["submit"] = stamps.strftime("%Y-%m-%dT%H:%M:%S")
+        base = pd.DataFrame(common)
+        parts = []
+        for label, each in self.shown.items():
+            own = base.assign(played=label)
+            for name, values in (("enter_s", each.enter), ("start_s", each.start), ("end_s", each.end)):
+                own[name] = values.round(1)
+            own["wait_s"] = each.wait.round(1)
+            parts.append(own)
+        return pd.concat(parts, ignore_index=True)

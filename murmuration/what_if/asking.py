@@ -1,0 +1,150 @@
+"""The command: what is typed, and from it the trace, the plays and the report."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.progress import BarColumn, Progress, TimeElapsedColumn
+
+from envs.evaluation.files import write_frame, write_whole
+from envs.pictures.texts import TaskText, wide_console
+from murmuration.config.errors import ChoiceError
+from murmuration.what_if.alternatives import DEFAULTS, Alternatives
+from murmuration.what_if.answer import WhatIfAnswer
+from murmuration.what_if.page import answer_page
+from murmuration.what_if.played import Fates, Play, play_everything
+from murmuration.what_if.replay import Question, read_replay
+from murmuration.what_if.terminal import show_answer
+
+CHANGES = {
+    "policy": "another scheduler of the library, or the folder of a trained policy",
+    "load": "jobs that come faster, such as 1.2",
+    "nodes": "more nodes, such as +2xH100 or +2xH100:partition",
+    "without": "without these nodes, such as n17,n18",
+    "partition": "jobs of one partition run in another, such as debug:batch",
+    "constraints": "none: jobs run in any partition, on any GPU type",
+    "limit-accuracy": "limits at most so many times as long as jobs run, such as 1.5",
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="murmuration what-if", description="Replay a trace as it was scheduled, check it, and play alternatives."
+    )
+    parser.add_argument("jobs", type=Path, help="the trace, such as what sacct printed")
+    parser.add_argument("options", nargs="*", help="such as workload.reader.timezone=Europe/Berlin")
+    parser.add_argument("--cluster", default="", help="of conf/cluster, or a YAML file; default: that of --slurm-conf")
+    parser.add_argument("--slurm-conf", default="", help="slurm.conf of today: policy, partitions and nodes")
+    parser.add_argument("--accounting", default="", help="what sacctmgr -P show assoc tree and show qos print")
+    parser.add_argument("--reader", default="slurm", help="of conf/workload; default: slurm")
+    parser.add_argument("--incumbent", default="slurm", help="the scheduler of today; default: slurm")
+    parser.add_argument("--config-dir", help="a folder with your own clusters, workloads and schedulers")
+    for name, about in CHANGES.items():
+        parser.add_argument(f"--{name}", action="append", default=[], metavar="X", help=f"{about}; may be repeated")
+    parser.add_argument("--new-conf", action="append", default=[], metavar="X", help="another slurm.conf")
+    parser.add_argument("--together", action="store_true", help="play all changes at once, as one alternative")
+    parser.add_argument(
+        "--split", default="all", help="part of the trace: test has what trained policies have not seen"
+    )
+    parser.add_argument("--restart", type=float, default=300.0, help="seconds that a stopped job loses; default: 300")
+    parser.add_argument("--processes", type=int, default=2, help="that play at once; default: 2")
+    parser.add_argument("--out", type=Path, help="folder of the report; default: runs/what_if/<date_time>")
+    return parser
+
+
+def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
+    """Read the command line, play everything, print the answer, and write the report.
+
+    Args:
+        words: of the command line; None for those that were typed.
+
+    Returns:
+        The answer.
+
+    Raises:
+        ChoiceError: an option is wrong.
+        MurmurationError: the trace cannot be read or does not fit the cluster.
+    """
+    typed = make_parser().parse_intermixed_args(words)
+    if typed.processes < 1:
+        raise ChoiceError(f"--processes {typed.processes}: must be at least 1")
+    question = Question(
+        typed.jobs,
+        typed.options,
+        typed.reader,
+        typed.cluster,
+        typed.slurm_conf,
+        typed.accounting,
+        typed.incumbent,
+        typed.config_dir,
+        typed.restart,
+        typed.split,
+    )
+    changes = [f"{name}={value}" for name in CHANGES for value in getattr(typed, name.replace("-", "_"))]
+    changes += [f"slurm-conf={value}" for value in typed.new_conf]
+    folder = typed.out or Path("runs/what_if") / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    with wide_console().status("reading the trace"):
+        replay = read_replay(question)
+    makes = Alternatives(question, replay)
+    incumbent = makes.incumbent()
+    wanted = [changes] if typed.together and changes else [[each] for each in changes or DEFAULTS]
+    if not changes:
+        limited = bool((replay.workload.jobs["time_limit"] > 0).any())
+        wanted = [each for each in wanted if limited or each[0].partition("=")[0] not in ("limit-accuracy",)]
+    plays = [incumbent, *(makes.make(each) for each in wanted)]
+    if len({each.label for each in plays}) < len(plays):
+        raise ChoiceError(f"alternatives: one is asked for twice ({', '.join(each.label for each in plays[1:])})")
+    found = play_with_bar(plays, typed.processes)
+    first = found[incumbent.label]
+    if not isinstance(first, Fates):
+        raise ChoiceError(f"{incumbent.label}: cannot play the trace: {first}")
+    answer = WhatIfAnswer(
+        replay,
+        first,
+        {label: each for label, each in found.items() if isinstance(each, Fates) and label != incumbent.label},
+        {label: each for label, each in found.items() if isinstance(each, str)},
+        {each.label: each.stretch for each in plays},
+        settings_of_play(incumbent),
+    )
+    show_answer(answer)
+    write_answer(answer, folder)
+    return answer
+
+
+def play_with_bar(plays: Sequence[Play], processes: int) -> dict[str, Fates | str]:
+    """Play everything, with a bar of progress."""
+    columns = (TaskText("{task.description}"), BarColumn(), TaskText("{task.completed:.0f}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), console=wide_console(), transient=True) as bar:
+        shown = bar.add_task("playing", total=len(plays))
+
+        def done(label: str) -> None:
+            bar.update(shown, advance=1, description=f"played {label}")
+
+        return dict(play_everything(plays, processes, done))
+
+
+def settings_of_play(play: Play) -> list[str]:
+    """Return lines on the settings of a scheduler; none if it has nothing to say."""
+    describe = getattr(play.scheduler, "describe", None)
+    return [f"{play.label}: {line}" for line in describe()] if callable(describe) else []
+
+
+def write_answer(answer: WhatIfAnswer, folder: Path) -> None:
+    """Write what_if.html, jobs.csv and results.json, and print where."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "what_if.html", answer_page(answer))
+    write_frame(folder / "jobs.csv", answer.job_table())
+    trust = answer.trust
+    results = {
+        "figures": answer.figures,
+        "changes": {label: [each.value, each.low, each.high] for label, each in answer.changes.items()},
+        "trust": None if trust is None else [trust.overlap, trust.low, trust.high],
+        "reasons": [] if trust is None else trust.reasons,
+        "refused": dict(answer.refused),
+        "notes": list(answer.replay.notes),
+    }
+    write_whole(folder / "results.json", json.dumps(results, indent=1, allow_nan=True) + "\n")
+    wide_console().print(f"report: {folder / 'what_if.html'}; all jobs: {folder / 'jobs.csv'}")

@@ -1,0 +1,171 @@
+"""The answer as one page without other files: waits first, then who gains, then the cluster over time."""
+
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+
+from murmuration.reports.table import number
+from murmuration.reports.webpage.document import static, to_script
+from murmuration.what_if.answer import WhatIfAnswer
+from murmuration.what_if.hours import by_hour_of_day
+from murmuration.what_if.terminal import advice, change_table, introduce, trust_lines, trust_table
+from murmuration.what_if.waits import HOUR
+
+LEAST_CHANGE = 0.05  # of a mean wait, that is coloured
+MOST_ROWS = 200
+
+
+def answer_page(answer: WhatIfAnswer) -> str:
+    """Return the page as HTML."""
+    title = f"What if? {len(answer.replay.workload):,} jobs on {answer.replay.cluster.name}"
+    styles = static("page.css") + _static("what_if.css")
+    return "".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+            f"<title>{escape(title)}</title>\n<style>\n{styles}</style>\n</head>\n<body>\n<main>\n",
+            f"<h1>{escape(title)}</h1>\n",
+            *(f"<p>{escape(line)}</p>\n" for line in introduce(answer)),
+            *_trust(answer),
+            *_changes(answer),
+            *_groups(answer),
+            *_over_time(answer),
+            *_notes(answer),
+            f'</main>\n<script type="application/json" id="answer-data">{to_script(_data(answer))}</script>\n',
+            f"<script>\n{static('sorting.js')}{_static('lines.js')}</script>\n</body>\n</html>\n",
+        ]
+    )
+
+
+def _static(name: str) -> str:
+    return (files("murmuration.what_if") / "static" / name).read_text(encoding="utf-8")
+
+
+def _trust(answer: WhatIfAnswer) -> list[str]:
+    if answer.trust is None:
+        return ["<h2>Is it to be believed?</h2>\n<p>The file has no starts, so the replay was not checked.</p>\n"]
+    figure, verdict, *reasons = trust_lines(answer.trust)
+    return [
+        "<h2>Does the replay repeat what happened?</h2>\n",
+        f'<p class="verdict">{escape(verdict)}</p>\n<p>{escape(figure)}</p>\n',
+        _table(trust_table(answer, answer.trust)),
+        *(
+            ["<p>What probably explains the difference:</p>\n", _list([each[2:] for each in reasons])]
+            if reasons
+            else []
+        ),
+    ]
+
+
+def _changes(answer: WhatIfAnswer) -> list[str]:
+    found = ["<h2>What would change?</h2>\n", _table(change_table(answer))]
+    if said := [*advice(answer), *(f"{label} was not played: {why}" for label, why in answer.refused.items())]:
+        found.append(_list(said))
+    found.append(
+        f'<p class="said">On the {int(answer.jobs.sum()):,} jobs whose waits are known everywhere. Wait: time without '
+        "GPUs between entry into the queue and end. Intervals: 95 %, moving blocks of jobs. Bounded slowdown: (wait + "
+        "run) / run, with run times of at least 10 s.</p>\n"
+    )
+    return found
+
+
+def _groups(answer: WhatIfAnswer) -> list[str]:
+    tables = answer.tables()
+    if not tables:
+        return []
+    names = "".join(f"<option>{escape(name)}</option>" for name in tables)
+    found = [
+        f'<h2>Who gains, who loses?</h2>\n<p>Mean wait (h) by <select id="grouping">{names}</select>, most jobs first. '
+        f"Coloured where it differs from {escape(answer.incumbent.label)} by more than {LEAST_CHANGE:.0%}.</p>\n"
+    ]
+    for name, frame in tables.items():
+        found.append(f'<div data-grouping="{escape(name)}">{_group_table(frame, answer)}</div>\n')
+    return found
+
+
+def _group_table(frame: pd.DataFrame, answer: WhatIfAnswer) -> str:
+    incumbent = answer.incumbent.label
+    rows = []
+    for row in frame.head(MOST_ROWS).to_dict("records"):
+        cells = [f"<td>{row['jobs']:,}</td><td>{row['GPUs']:,.0f}</td>"]
+        for label in answer.shown:
+            ratio = row[label] / row[incumbent] if row[incumbent] > 0 else np.nan
+            colour = "better" if ratio < 1 - LEAST_CHANGE else "worse" if ratio > 1 + LEAST_CHANGE else ""
+            colour = "" if label in ("recorded", incumbent) else colour
+            cells.append(f'<td class="{colour}">{number(row[label])}</td>')
+        rows.append(f"<tr><th>{escape(str(row['group']))}</th>{''.join(cells)}</tr>")
+    return _framed(["group", "jobs", "GPUs asked for", *answer.shown], rows)
+
+
+def _over_time(answer: WhatIfAnswer) -> list[str]:
+    chips = "".join(
+        f'<button data-label="{escape(label)}" aria-pressed="true"><i></i>{escape(label)}</button>'
+        for label in answer.series()
+    )
+    found = [
+        f'<h2>The cluster over time</h2>\n<p class="said">Means of steps of {number(answer.grid.step / HOUR)} h. Drag '
+        f'to zoom, double-click for the whole span.</p>\n<div class="chips">{chips}</div>\n'
+    ]
+    for name, title in (
+        ("use", f"GPUs in use, of {answer.replay.cluster.num_gpus:,}"),
+        ("queue", "GPUs that waiting jobs ask for"),
+    ):
+        found.append(f'<h3>{title}</h3>\n<canvas data-lines="{name}"></canvas><p class="at"></p>\n')
+    if answer.grid.step <= HOUR and answer.grid.count >= 48:
+        found.append("<h2>By hour of the day</h2>\n<p>GPUs that waiting jobs ask for, mean.</p>\n")
+        found.append(_hours(answer))
+    return found
+
+
+def _hours(answer: WhatIfAnswer) -> str:
+    midnight = 0.0
+    if answer.zero is not None:
+        midnight = -(answer.zero.hour * HOUR + answer.zero.minute * 60.0 + answer.zero.second)
+    series = answer.series()
+    means = {label: by_hour_of_day(answer.grid, each["queue"], midnight) for label, each in series.items()}
+    rows = [
+        f"<tr><th>{hour:02}:00</th>{''.join(f'<td>{number(float(each[hour]))}</td>' for each in means.values())}</tr>"
+        for hour in range(24)
+    ]
+    return _framed(["hour", *means], rows)
+
+
+def _notes(answer: WhatIfAnswer) -> list[str]:
+    lines = [*answer.replay.notes, *answer.describes]
+    return ["<h2>What was read, left out and assumed</h2>\n", _list(lines)] if lines else []
+
+
+def _data(answer: WhatIfAnswer) -> dict[str, Any]:
+    series = answer.series()
+    return {
+        "labels": list(series),
+        "times": [answer.when(each) for each in answer.grid.times.tolist()],
+        "series": {
+            label: {name: np.round(values, 1).tolist() for name, values in each.items()}
+            for label, each in series.items()
+        },
+    }
+
+
+def _list(lines: list[str]) -> str:
+    return "<ul>\n" + "".join(f"<li>{escape(line)}</li>\n" for line in lines) + "</ul>\n"
+
+
+def _table(table: Table) -> str:
+    """Return a table of the terminal as HTML."""
+    heads = [str(column.header) for column in table.columns]
+    columns = [list(map(str, column.cells)) for column in table.columns]
+    rows = [
+        f"<tr><th>{escape(cells[0])}</th>{''.join(f'<td>{escape(each)}</td>' for each in cells[1:])}</tr>"
+        for cells in zip(*columns, strict=True)
+    ]
+    return _framed(heads, rows)
+
+
+def _framed(heads: list[str], rows: list[str]) -> str:
+    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>\n'

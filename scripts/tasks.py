@@ -1,39 +1,38 @@
-"""Check the hashes of the tasks, and write tables into docs/tasks.md.
+"""Check the hashes of the tasks, and write their tables into baselines/records.
 
 python scripts/tasks.py                            # every task with its hash, and records of other source files
 python scripts/tasks.py --write                    # put the hashes of the present versions into conf/task
 python scripts/tasks.py --raise                    # raise the versions of all tasks by one, and do that
-python scripts/tasks.py --tables                   # build the tables of docs/tasks.md from records
-python scripts/tasks.py --tables runs/compare/*    # put tables of whole, unmodified tasks into docs/tasks.md
+python scripts/tasks.py --tables                   # build the tables from records; the site has a page for each
 """
 
 import argparse
-from pathlib import Path
 
 import launch  # noqa: F401  the project's packages are found
 
 # isort: split
 from envs.evaluation.files import write_whole
 from murmuration.config.errors import one_line_errors
-from murmuration.home import ROOT
+from murmuration.records.recorded import RECORDS_FOLDER
 from murmuration.records.task_pages import (
+    TABLE_SUFFIX,
     TASKS,
     check_task,
-    collect_tables,
     describe_records,
-    insert_table,
     recorded_tables,
-    short_table,
     write_hash,
 )
 
 
-def write_tables(runs: list[Path], names: list[str]) -> None:
-    """Write the tables of runs, or those of tasks that have records, into docs/tasks.md."""
-    page = ROOT / "docs" / "tasks.md"
-    for name, table in (collect_tables(runs) if runs else recorded_tables(names=names or TASKS)).items():
-        write_whole(page, insert_table(page.read_text(encoding="utf-8"), name, short_table(table)))
-        print(f"{name}: written into {page.relative_to(ROOT)}")
+def write_tables(names: list[str]) -> None:
+    """Write the tables of tasks that have valid records; delete those of tasks without."""
+    for name, table in recorded_tables(names=names).items():
+        path = RECORDS_FOLDER / f"{name}{TABLE_SUFFIX}"
+        if table:
+            write_whole(path, table)
+            print(f"{name}: written into {path.name}")
+        else:
+            path.unlink(missing_ok=True)
 
 
 def main() -> None:
@@ -42,11 +41,11 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", metavar="task", help="names of tasks; default: all")
     parser.add_argument("--write", action="store_true", help="write the hash of the current version into conf/task")
     parser.add_argument("--raise", action="store_true", dest="higher", help="raise the version of the tasks by one too")
-    parser.add_argument("--tables", nargs="*", type=Path, metavar="run", help="run folders; none: the records")
+    parser.add_argument("--tables", action="store_true", help="build tables from the records")
     with one_line_errors():
         arguments = parser.parse_args()
-        if arguments.tables is not None:
-            return write_tables(arguments.tables, arguments.tasks)
+        if arguments.tables:
+            return write_tables(arguments.tasks or TASKS)
         for name in arguments.tasks or TASKS:
             check = check_task(name)
             if arguments.higher or (arguments.write and check.found):

@@ -149,7 +149,7 @@ class Variant(NamedTuple):
 # Few GPUs for each job, small jobs first, for long queues; the shortest first at any size; many GPUs for each job.
 OTHER_VARIANTS = (Variant(gang=1.0, knee=0.6), Variant(gang=0.0, knee=0.35), Variant(gang=1.0, knee=0.15))
 
-# Chosen on the first 20 validation episodes of profile-24; see `docs/schedulers.md`, and `docs/tried.md`.
+# Chosen on the first 20 validation episodes of profile-24; see `docs/schedulers.md`, and `docs/archive.md`.
 EXPLORING = ExplorationRules()
 
 

@@ -1,7 +1,7 @@
-"""The hashes of tasks in their YAML files, and their tables in `docs/tasks.md`."""
+"""The hashes of tasks in their YAML files, and their tables in `baselines/records`."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version as released
 from pathlib import Path
@@ -16,20 +16,14 @@ from murmuration.config.choices import CONF, list_choices
 from murmuration.config.describe import compose_comparison
 from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs, describe_task, find_hash, leave_out
-from murmuration.config.plain import load_json
 from murmuration.config.settings import RecordChoice
 from murmuration.records.recorded import RECORDS_FOLDER, consult_records, count_remarks
 from murmuration.reports.page import task_table
 
 NO_TASK = "none"
 TASKS = [name for name in list_choices("task") if name != NO_TASK]
-MOST_ROWS = 6  # of a table in `docs/tasks.md`
-LEFT_OUT = ("unfinished", "wait", "rho", "GPUs", "queue", "by cores", "by memory", "by network")  # columns
-MARKERS = "<!-- table {name} -->\n", "<!-- end of table {name} -->"
-
-
-DIGEST = "<!-- records {digest} -->"
-NOT_RECORDED = "{title} is not recorded yet.\n"
+TABLE_SUFFIX = ".csv"  # of a task's table, beside the archive of its records
+DIGEST = "# records {digest}\n"  # the first line of a table
 
 
 @dataclass(frozen=True)
@@ -111,66 +105,6 @@ def write_hash(check: TaskCheck, folder: Path = CONF / "task", *, version: int |
     write_whole(path, re.sub(r"(?m)^  hashes: .*$", "\n".join(lines), text))
 
 
-def collect_tables(runs: Iterable[Path]) -> dict[str, str]:
-    """Return the tables of runs by the name of their task; of several runs of one task, the last one's.
-
-    Runs without a task are passed over.
-
-    Raises:
-        ChoiceError: there is no such folder, its results are damaged, or the run played a modified task, or not all of
-            its test episodes.
-    """
-    found: dict[str, str] = {}
-    for run in runs:
-        if not run.is_dir():
-            raise ChoiceError(f"--tables {run}: no such folder; give folders that compare.py printed as `run:`")
-        if not (run / "table.md").exists():
-            continue
-        try:
-            task = load_json(run / "results.json")["settings"]["task"]
-            name, label, whole = task["name"], task["label"], task["complete"] and not task["modified"]
-        except (KeyError, TypeError) as error:
-            raise ChoiceError(f"{run / 'results.json'}: says of no task; it is damaged: leave the run out") from error
-        if not whole:
-            raise ChoiceError(f"{run}: is no run of a whole, unmodified task: {label}; leave it out")
-        found[name] = (run / "table.md").read_text(encoding="utf-8")
-    return found
-
-
-def short_table(table: str) -> str:
-    """Return a task's table without `LEFT_OUT`: its first `MOST_ROWS` schedulers, strict FIFO, the bounds.
-
-    `scripts/compare.py task=<task> scheduler=[] recorded=true` prints all of it.
-    """
-    lines, schedulers, shown = list[str](), 0, list[int]()
-    for line in table.splitlines():
-        if not line.startswith("| "):
-            lines.append(re.sub(r" Marked .*", "", line))  # the page says once what the marks mean
-            continue
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        shown = shown or [at for at, head in enumerate(cells) if head not in LEFT_OUT]
-        name, *_ = cells[0].split()  # without a mark
-        is_scheduler = name not in ("scheduler", "---", "lower")  # "lower bound", perhaps with more words
-        schedulers += is_scheduler
-        if not is_scheduler or schedulers <= MOST_ROWS or name == "fifo":
-            lines.append(f"| {' | '.join(cells[at] for at in shown)} |")
-    return "\n".join(lines) + "\n"
-
-
-def insert_table(page: str, name: str, table: str) -> str:
-    """Return the page with a task's table between its markers.
-
-    Raises:
-        ChoiceError: the page has no markers for the task.
-    """
-    start, end = (marker.format(name=name) for marker in MARKERS)
-    before, opened, rest = page.partition(start)
-    _, closed, after = rest.partition(end)
-    if not opened or not closed:
-        raise ChoiceError(f"docs/tasks.md: has no markers for task {name}; add {start.strip()} and {end} on two lines")
-    return f"{before}{start}\n{table}\n{end}{after}"
-
-
 @dataclass(frozen=True)
 class RecordedTable:
     """The table of a task, built from its records; an empty text if there are none that can be used."""
@@ -210,11 +144,11 @@ def table_from_records(name: str, folder: Path = RECORDS_FOLDER, options: Sequen
     )
     digest = DIGEST.format(digest=digest_records(recorded.records.archive))
     missing = [name for name in names if name not in comparison.runs]
-    return RecordedTable(f"{digest}\n\n{task_table(comparison)}", missing)
+    return RecordedTable(digest + task_table(comparison), missing)
 
 
 def recorded_tables(folder: Path = RECORDS_FOLDER, names: Sequence[str] = TASKS) -> dict[str, str]:
-    """Return the tables of tasks, and print which schedulers are missing; a line for a task without valid records.
+    """Return the tables of tasks, empty for a task without valid records, and print which schedulers are missing.
 
     A table that needs a trace which is not there is left out.
 
@@ -228,7 +162,7 @@ def recorded_tables(folder: Path = RECORDS_FOLDER, names: Sequence[str] = TASKS)
         title = _task_of(name).title
         if not (folder / f"{title}{ARCHIVE_SUFFIX}").exists():
             print(f"{title}: has no records")
-            found[name] = NOT_RECORDED.format(title=title)
+            found[name] = ""
             continue
         try:
             table = table_from_records(name, folder)
@@ -237,7 +171,7 @@ def recorded_tables(folder: Path = RECORDS_FOLDER, names: Sequence[str] = TASKS)
             continue
         if table.missing:
             print(f"{title}: has no valid record of {', '.join(table.missing)}")
-        found[name] = table.text or NOT_RECORDED.format(title=title)
+        found[name] = table.text
     return found
 
 
@@ -247,23 +181,17 @@ def _task_of(name: str) -> Task:
     return task
 
 
-def find_disagreements(page: str, folder: Path = RECORDS_FOLDER) -> list[str]:
-    """Return what is wrong with the tables of a page: another problem's, other records than those that are there.
+def find_disagreements(folder: Path = RECORDS_FOLDER) -> list[str]:
+    """Return what is wrong with tables in a folder: another problem's, other records than those that are there.
 
-    A task without a table is not checked.
+    A task without a table is not checked: archives grow while a task is recorded.
     """
     wrong = []
-    for name in TASKS:
-        start, end = (marker.format(name=name) for marker in MARKERS)
-        table = page.partition(start)[2].partition(end)[0]
-        if not table.strip():
-            continue
-        task = _task_of(name)
+    for path in sorted(folder.glob(f"*{TABLE_SUFFIX}")):
+        task, table = _task_of(path.stem), path.read_text(encoding="utf-8")
         label, archive = f"{task.title} ({task.hashes.get(task.version)})", folder / f"{task.title}{ARCHIVE_SUFFIX}"
-        if NOT_RECORDED.format(title=task.title) in table:
-            continue  # archives grow while a task is recorded
         if label not in table:
-            wrong.append(f"{name}: the table is not of {label}; record its schedulers, then scripts/tasks.py --tables")
-        elif DIGEST.format(digest=digest_records(archive)) not in table:
-            wrong.append(f"{name}: the table is not that of the records; run scripts/tasks.py --tables")
+            wrong.append(f"{task.name}: the table is not of {label}; record it, then run scripts/tasks.py --tables")
+        elif not table.startswith(DIGEST.format(digest=digest_records(archive))):
+            wrong.append(f"{task.name}: the table is not that of the records; run scripts/tasks.py --tables")
     return wrong

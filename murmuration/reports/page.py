@@ -1,5 +1,7 @@
-"""A comparison as a page of Markdown."""
+"""A comparison as a page of Markdown, and as the table of a task."""
 
+import csv
+import io
 import math
 import re
 
@@ -21,7 +23,7 @@ def markdown_page(comparison: Comparison) -> str:
 
 
 def task_table(comparison: Comparison) -> str:
-    """Return a short table for `docs/tasks.md`, in the same order as `markdown_page`, and what was played below it.
+    """Return the table of a task as CSV, in the order of `markdown_page`, below a line that says what was played.
 
     Raises:
         ValueError: the comparison is not of a task.
@@ -30,8 +32,6 @@ def task_table(comparison: Comparison) -> str:
         raise ValueError("comparison: has no task; choose one with task=<name>")
     columns = [column for column in all_columns(comparison) if column.head not in NOT_IN_TASKS]
     rows = [[column.cells[row] for column in columns] for row in [*by_figure(comparison), *rows_below(comparison)]]
-    lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
-    table = [f"| {' | '.join(line)} |" for line in lines]
     best, of_all = comparison.best, " of all episodes" if comparison.partial else ""
     said = [
         f"{comparison.settings['task']['label']}: {comparison.num_workloads} episodes, "
@@ -41,8 +41,9 @@ def task_table(comparison: Comparison) -> str:
         said.append(f"The best row{of_all}, {best}, is {comparison.bound_ratio(best) - 1:.0%} above its lower bound.")
     said += [comparison.interval_widths] if comparison.interval_widths else []
     said += [f"{line}." for line in lines_of_missing(comparison)]
-    said += comparison.remarks
-    return "\n".join([*table, "", " ".join(said)]) + "\n"
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([[column.head for column in columns], *rows])
+    return f"# {' '.join(said)}\n{table.getvalue()}"
 
 
 def lines_of_missing(comparison: Comparison) -> list[str]:

@@ -26,7 +26,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Setup
 from envs.workloads import Workload
 from murmuration.reports.marl_eval import to_marl_eval
-from murmuration.reports.page import markdown_page, task_table
+from murmuration.reports.page import markdown_page
 from murmuration.reports.side_by_side import side_by_side
 from murmuration.reports.table import duration, print_table
 from murmuration.reports.tradeoff import jct_and_cpu_time
@@ -163,8 +163,7 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
     read from records, gantt_<scheduler>.png. side_by_side.png has the first of these schedulers, a trained
     policy if there is one, and the best of the others.
 
-    The comparison of a task also has table.md, for `docs/tasks.md`. failed_<scheduler>.txt has the trace of a scheduler
-    that failed.
+    failed_<scheduler>.txt has the trace of a scheduler that failed.
 
     Returns:
         The files written.
@@ -179,9 +178,6 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
     write_whole(folder / "marl_eval.json", json.dumps(to_marl_eval(comparison, extras.groups), indent=2) + "\n")
     write_whole(folder / "report.html", html_page(comparison, extras, aggregates))
     forms = ["results.json", "results.csv", "results.md", "report.html", "aggregates.csv", "marl_eval.json"]
-    if "task" in comparison.settings:
-        write_whole(folder / "table.md", task_table(comparison))
-        forms.append("table.md")
     for name, failure in comparison.failures.items():
         forms.append(f"failed_{file_part(name)}.txt")
         write_whole(folder / forms[-1], failure.trace())

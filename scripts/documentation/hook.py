@@ -1,8 +1,9 @@
-"""MkDocs' hook: adds notebooks, the reference and pages from elsewhere in the repository, and rewrites links.
+"""MkDocs' hook: adds tasks, notebooks, the reference and pages from elsewhere in the repository, and rewrites links.
 
 mkdocs.yml names this file. Its `extra.pages` has the pages outside `docs/`: path in the repository -> place on site.
 """
 
+import csv
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # MkDocs loads thi
 from documentation.links import rewritten
 from documentation.reference import MODULES, documented_paths, place_of, reference_pages
 
+TASKS, TABLES = "conf/task", "baselines/records"  # folders of the definitions and tables of tasks
 NOTEBOOKS = "notebooks"  # folder, in the repository and on the site
 PANDAS_TABLE = '<table border="1" class="dataframe">'  # the theme styles tables without a class
 PANDAS_STYLE = re.compile(r"<style scoped>.*?</style>\n?", re.DOTALL)
@@ -31,13 +33,15 @@ def repository_of(config: MkDocsConfig) -> Path:
 
 def moved_pages(config: MkDocsConfig) -> dict[str, str]:
     """Return the pages outside `docs/`: path in the repository -> place on the site."""
-    return {**config.extra["pages"], **notebook_pages(repository_of(config))}
+    root = repository_of(config)
+    return {**config.extra["pages"], **notebook_pages(root), **task_pages(root)}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the pages of the reference and the notebooks to their sections of the navigation."""
-    notebooks = list(notebook_pages(repository_of(config)).values())
-    fill(config.nav or [], {"Reference": [place_of(module) for module in MODULES], "Notebooks": notebooks})
+    """Add the pages of the reference, the notebooks and the tasks to their sections of the navigation."""
+    root, reference = repository_of(config), [place_of(module) for module in MODULES]
+    notebooks, tasks = list(notebook_pages(root).values()), list(task_pages(root).values())
+    fill(config.nav or [], {"Reference": reference, "Notebooks": notebooks, "Tasks": tasks})
     return config
 
 
@@ -51,11 +55,11 @@ def fill(nav: list[Any], added: Mapping[str, list[str]]) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of `extra.pages`, the notebooks, and one page for each package of the reference."""
+    """Add the pages of `extra.pages`, the notebooks, and one page for each task and each package of the reference."""
     root = repository_of(config)
     named: dict[str, str] = config.extra["pages"]
     pages = [(place, (root / path).read_text(encoding="utf-8")) for path, place in named.items()]
-    for place, content in [*pages, *reference_pages(root), *notebook_files(root)]:
+    for place, content in [*pages, *reference_pages(root), *notebook_files(root), *task_files(root)]:
         files.append(File.generated(config, place, content=content))
     return files
 
@@ -85,3 +89,27 @@ def notebook_files(root: Path) -> Iterator[tuple[str, str | bytes]]:
         yield place, PANDAS_STYLE.sub("", text).replace(PANDAS_TABLE, "<table>")
         for picture, content in resources["outputs"].items():
             yield f"{NOTEBOOKS}/{picture}", content
+
+
+def task_pages(root: Path) -> dict[str, str]:
+    """Return the place on the site of each task, by the path of its definition in the repository."""
+    names = sorted(file.stem for file in (root / TASKS).glob("*.yaml"))
+    return {f"{TASKS}/{name}.yaml": f"tasks/{name}.md" for name in names if name != "none"}
+
+
+def task_files(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield (place on the site, content) of a page for each task: its purpose, table and definition."""
+    for path, place in task_pages(root).items():
+        name, definition = Path(path).stem, (root / path).read_text(encoding="utf-8")
+        _, about, *_ = definition.splitlines()
+        table = root / TABLES / f"{name}.csv"
+        shown = show_table(table.read_text(encoding="utf-8")) if table.exists() else "It is not recorded yet."
+        yield place, f"# {name}\n\n{about.removeprefix('# ')}\n\n{shown}\n\n```yaml\n{definition}```\n"
+
+
+def show_table(text: str) -> str:
+    """Return a table of `scripts/tasks.py --tables` as Markdown: a line with a hash, notes, CSV."""
+    _, notes, *table = text.splitlines()
+    head, *rows = csv.reader(table)
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", notes.removeprefix("# ")])

@@ -2,7 +2,7 @@
 
 What `trainer=group_ppo` does, with PyTorch and NumPy alone: play eight episodes of each workload, compare each with the
 seven others, and make the options likelier after which less cost lay ahead of it than of them at that time. The project
-plays in compiled code instead (docs/learning.md), on larger worlds.
+plays in compiled code instead (docs/training.md), on larger worlds.
 """
 
 import sys

@@ -105,9 +105,11 @@ def site(repository, tmp_path_factory):
 def test_every_page_is_there(site, repository):
     pages = {path.relative_to(repository / "docs").with_suffix(".html") for path in repository.glob("docs/**/*.md")}
     notebooks = {path.relative_to(repository).with_suffix(".html") for path in repository.glob("notebooks/*.ipynb")}
+    tasks = {Path("tasks", f"{path.stem}.html") for path in repository.glob("conf/task/*-*.yaml")}
     others = {Path("index.html"), Path("contributing.html"), Path("changelog.html"), Path("checkpoints.html")}
     assert notebooks
-    assert pages | notebooks | others <= {path.relative_to(site) for path in site.rglob("*.html")}
+    assert pages | notebooks | tasks | others <= {path.relative_to(site) for path in site.rglob("*.html")}
+    assert "<td>starling" in (site / "tasks" / "full-64.html").read_text(encoding="utf-8")
     assert "What is it?" in (site / "index.html").read_text(encoding="utf-8")
 
 

@@ -93,7 +93,7 @@ def test_the_short_table_names_the_task_and_who_is_left_out(comparison):
     assert "greedy is left out: it takes what it wants." in page
     assert "Intervals of mean JCT are +-" in comparison.interval_widths
     assert f" {comparison.interval_widths} " in page
-    assert page.splitlines()[2].startswith("| quick |")
+    assert page.splitlines()[2].startswith("quick,")
     assert comparison.caption.startswith("Task toy-v1 (0123), to minimise mean JCT.\n")
 
 

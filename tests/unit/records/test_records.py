@@ -13,7 +13,6 @@ from murmuration.config.building import Component
 from murmuration.config.choices import open_configs
 from murmuration.config.describe import describe_schedulers
 from murmuration.config.errors import ChoiceError
-from murmuration.home import ROOT
 from murmuration.records.recorded import (
     BEFORE_SOURCES,
     OTHER_SOURCES,
@@ -28,13 +27,9 @@ from murmuration.records.recorded import (
 from murmuration.records.sources import hash_sources
 from murmuration.records.task_pages import (
     DIGEST,
-    MARKERS,
-    MOST_ROWS,
-    NOT_RECORDED,
+    TABLE_SUFFIX,
     find_disagreements,
-    insert_table,
     recorded_tables,
-    short_table,
     table_from_records,
 )
 from tests.unit.records.test_tasks import SHARED, composed
@@ -167,7 +162,7 @@ def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, r
     assert "mean_jct is 1, but its JCTs give" in reasons["las"]
     assert "it is of 'srtf' in" in reasons["hesrpt"]
     assert not any("\n" in reason for reason in reasons.values())
-    tables = [path.read_text() for path in (tmp_path / "runs" / "compare").glob("*/table.md")]
+    tables = [path.read_text() for path in (tmp_path / "runs" / "compare").glob("*/results.md")]
     (table,) = [text for text in tables if "hesrpt" in text]
     assert "\n| srtf * |" in table
     assert "Marked *: source files have changed since it was recorded; record=true again=true plays it anew." in table
@@ -274,7 +269,7 @@ def test_the_table_of_a_task_is_built_from_its_records(recorded, tmp_path):
     built = table_from_records("shared-16", tmp_path / "results", SHARED[1:])
     assert built.text.startswith(DIGEST.partition("{")[0])
     assert " modified (" in built.text
-    assert {"fifo", "las"} <= {line.split("|")[1].strip() for line in built.text.splitlines() if line[:1] == "|"}
+    assert {"fifo", "las"} <= {line.partition(",")[0] for line in built.text.splitlines()}
     assert "afs" in built.missing
     assert not {"fifo", "las", "elastic_dp"} & set(built.missing)
     nothing = table_from_records("shared-16", tmp_path / "none", SHARED[1:])
@@ -282,48 +277,34 @@ def test_the_table_of_a_task_is_built_from_its_records(recorded, tmp_path):
     assert {"fifo", "las"} <= set(nothing.missing)
 
 
-def test_tasks_without_records_have_a_line_that_says_so(tmp_path, capsys):
+def test_tasks_without_records_have_no_table(tmp_path, capsys):
     title = composed("task=calm-64").task
     title = f"calm-64-v{title.version}"
-    assert recorded_tables(tmp_path, ["calm-64"]) == {"calm-64": f"{title} is not recorded yet.\n"}
+    assert recorded_tables(tmp_path, ["calm-64"]) == {"calm-64": ""}
     assert capsys.readouterr().out == f"{title}: has no records\n"
     with pytest.raises(ChoiceError, match="there is no full-65; tasks are adaptive-40"):
         recorded_tables(tmp_path, ["calm-64", "full-65"])
 
 
-def test_the_tables_of_the_page_agree_with_the_records():
-    page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
-    assert find_disagreements(page, RECORDS_FOLDER) == []
+def test_the_tables_agree_with_the_records():
+    assert list(RECORDS_FOLDER.glob(f"*{TABLE_SUFFIX}"))
+    assert find_disagreements() == []
 
 
 def test_a_table_of_another_problem_or_of_other_records_is_seen(tmp_path):
-    start, end = (marker.format(name="shared-16") for marker in MARKERS)
     task = composed("task=shared-16").task
     label = f"shared-16-v{task.version} ({task.hashes[task.version]})"
-    empty = f"{start}{end}"
 
     def wrong(table):
-        return find_disagreements(insert_table(empty, "shared-16", table), tmp_path)
+        (tmp_path / f"shared-16{TABLE_SUFFIX}").write_text(table)
+        return find_disagreements(tmp_path)
 
-    assert find_disagreements(empty, tmp_path) == []
-    assert wrong(NOT_RECORDED.format(title=f"shared-16-v{task.version}")) == []
-    assert "is not of shared-16-v" in wrong("| old |")[0]
-    assert "is not that of the records" in wrong(f"{label}: 100 episodes")[0]
-    archive = tmp_path / f"shared-16-v{task.version}.zip"
-    write_member(archive, "fifo", "a")
-    digest = DIGEST.format(digest=digest_records(archive))
-    assert wrong(f"{digest}\n{label}: 100 episodes") == []
-
-
-def test_a_page_has_the_best_fifo_and_the_bounds_without_all_columns():
-    rows = ["| scheduler | mean JCT (h) |", "| --- | ---: |"]
-    rows += [f"| scheduler_{place}{' *' * (place % 2)} | 1.0 |" for place in range(12)]
-    rows += ["| fifo ? | 9.0 |", "| random | 10.0 |", "| lower bound | 0.5 |"]
-    whole = "\n".join(
-        ["<!-- records 12 -->", "", *(f"{row} wait |" for row in rows), "", "full-64-v1: notes. Marked *: old."]
-    )
-    kept = [*rows[: 2 + MOST_ROWS], rows[-3], rows[-1]]
-    assert short_table(whole).splitlines() == ["<!-- records 12 -->", "", *kept, "", "full-64-v1: notes."]
+    assert find_disagreements(tmp_path) == []
+    assert "is not of shared-16-v" in wrong("# old")[0]
+    assert "is not that of the records" in wrong(f"# {label}: 100 episodes")[0]
+    write_member(tmp_path / f"shared-16-v{task.version}.zip", "fifo", "a")
+    digest = DIGEST.format(digest=digest_records(tmp_path / f"shared-16-v{task.version}.zip"))
+    assert wrong(f"{digest}# {label}: 100 episodes") == []
 
 
 def test_shipped_records_are_of_the_options_that_schedulers_have_now():

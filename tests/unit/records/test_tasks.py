@@ -1,8 +1,7 @@
-"""The suite: hashes of the tasks, the episodes that are played, and the tables of `docs/tasks.md`."""
+"""The suite: hashes of the tasks, the episodes that are played, and the index of `docs/tasks.md`."""
 
 import json
 from importlib.metadata import version as released
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,12 +25,9 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs, describe_task, leave_out, limit_slow
 from murmuration.home import ROOT
 from murmuration.records.task_pages import (
-    MARKERS,
     TASKS,
     TaskCheck,
     check_task,
-    collect_tables,
-    insert_table,
     write_hash,
 )
 from tests.unit.runs.test_scripts import here
@@ -167,39 +163,12 @@ def test_a_comparison_of_a_modified_task_says_so(here, tmp_path):
     (run,) = (tmp_path / "runs" / "compare").iterdir()
     rows = json.loads((run / "results.json").read_text())["schedulers"]
     assert {row["scheduler"]: row["num_workloads"] for row in rows} == {"fifo": 6, "themis": 5}
-    assert "shared-16-v2 modified" in (run / "table.md").read_text()
-    with pytest.raises(ChoiceError, match="is no run of a whole, unmodified task: shared-16-v2 modified"):
-        collect_tables([run])
+    assert "shared-16-v2 modified" in (run / "results.md").read_text()
 
 
-def test_tables_are_put_between_their_markers(tmp_path):
-    start, end = (marker.format(name="full-64") for marker in MARKERS)
-    page = insert_table(f"before\n{start}old\n{end}\nafter\n", "full-64", "| new |\n")
-    assert page == f"before\n{start}\n| new |\n\n{end}\nafter\n"
-    assert insert_table(page, "full-64", "| new |\n") == page
-    with pytest.raises(ChoiceError, match="no markers for task other"):
-        insert_table(page, "other", "")
-    run = tmp_path / "run"
-    run.mkdir()
-    assert collect_tables([run]) == {}
-    task = {"name": "full-64", "modified": False, "complete": True, "label": "full-64-v1"}
-    (run / "results.json").write_text(json.dumps({"settings": {"task": task}}))
-    (run / "table.md").write_text("| a |")
-    assert collect_tables([run]) == {"full-64": "| a |"}
-    for content in ("", "[]", "{}", '{"settings": {"task": 5}}'):
-        (run / "results.json").write_text(content)
-        with pytest.raises(ChoiceError, match="results.json: (cannot be read|says of no task)"):
-            collect_tables([run])
-    with pytest.raises(ChoiceError, match="--tables nowhere: no such folder"):
-        collect_tables([Path("nowhere")])
-
-
-def test_the_page_has_a_section_with_markers_and_a_command_for_every_task():
+def test_the_index_names_every_task():
     page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
-    for name in TASKS:
-        assert f"\n## {name}\n" in page
-        assert f"compare.py task={name} scheduler=" in page
-        insert_table(page, name, "")
+    assert [name for name in TASKS if f"[{name}](../conf/task/{name}.yaml)" not in page] == []
 
 
 def test_a_hash_is_written_and_a_raised_version_leaves_the_release_that_plays_the_one_before(tmp_path):

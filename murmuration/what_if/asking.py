@@ -1,15 +1,19 @@
 """The command: what is typed, and from it the trace, the plays and the report."""
 
 import argparse
+import itertools
 import json
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+import yaml
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from envs.evaluation.files import write_frame, write_whole
 from envs.pictures.texts import TaskText, wide_console
+from envs.types import ClusterSpec, features_of, plain_type, pools_of
 from murmuration.config.errors import ChoiceError
 from murmuration.what_if.alternatives import DEFAULTS, Alternatives
 from murmuration.what_if.answer import WhatIfAnswer
@@ -18,6 +22,7 @@ from murmuration.what_if.played import Fates, Play, play_everything
 from murmuration.what_if.replay import Question, read_replay
 from murmuration.what_if.terminal import show_answer
 
+CLUSTER = "replayed"  # the name of the cluster's file in the folder of a report
 CHANGES = {
     "policy": "another scheduler of the library, or the folder of a trained policy",
     "load": "jobs that come faster, such as 1.2",
@@ -147,4 +152,26 @@ def write_answer(answer: WhatIfAnswer, folder: Path) -> None:
         "notes": list(answer.replay.notes),
     }
     write_whole(folder / "results.json", json.dumps(results, indent=1, allow_nan=True) + "\n")
+    (folder / "cluster").mkdir(exist_ok=True)
+    write_whole(folder / "cluster" / f"{CLUSTER}.yaml", cluster_yaml(answer.replay.cluster))
     wide_console().print(f"report: {folder / 'what_if.html'}; all jobs: {folder / 'jobs.csv'}")
+    print(f"to learn a policy from these jobs: {training_command(answer, folder)}", flush=True)  # not wrapped
+
+
+def cluster_yaml(cluster: ClusterSpec) -> str:
+    """Return a cluster as a file of conf/cluster describes it, with a group for equal nodes in a row."""
+    groups = []
+    for node, row in itertools.groupby(cluster.nodes):
+        pools, features = list(pools_of(node.gpu_type)), list(features_of(node.gpu_type))
+        about = {"gpu_type": plain_type(node.gpu_type), "num_nodes": len(list(row)), "num_gpus": node.num_gpus}
+        groups.append(about | ({"pools": pools} if pools else {}) | ({"features": features} if features else {}))
+    content = {"_target_": "envs.cluster.build_cluster", "name": cluster.name, "groups": groups}
+    return str(yaml.safe_dump(content, sort_keys=False))
+
+
+def training_command(answer: WhatIfAnswer, folder: Path) -> str:
+    """Return the command that trains on the first part of the jobs, for `--split test --policy`."""
+    limits = [] if (answer.replay.workload.jobs["time_limit"] > 0).all() else ["workload.limits=drawn"]
+    words = [*answer.replay.options, *limits, "workload.elastic=1", f"cluster={CLUSTER}", "performance=ideal"]
+    words = ["experiment=slurm", "task=none", *dict.fromkeys(words), "scenario=replay"]
+    return shlex.join(["python", "scripts/train.py", "--config-dir", str(folder.resolve()), *words])

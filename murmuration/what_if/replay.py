@@ -49,6 +49,7 @@ class Replay:
         names: of the cluster's nodes.
         recorded: what became of the jobs in the record; unknown starts are NaN.
         notes: on rows that were left out, and on what is assumed.
+        options: of the workload, as the commands take them.
     """
 
     workload: Workload
@@ -56,6 +57,7 @@ class Replay:
     names: tuple[str, ...]
     recorded: Fates
     notes: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -136,7 +138,9 @@ def read_replay(question: Question) -> Replay:
         without = int((workload.jobs["time_limit"] == 0).sum())
         notes.append(f"{without:,} of {len(workload):,} jobs have no time limit, so schedulers know no run times")
     setup = Setup(cluster, IdealModel(), scenario)
-    return Replay(workload, setup, names, recorded_fates(workload), tuple(notes))
+    path = question.path.resolve()
+    options = (f"workload={question.reader}", f"workload.path={path}", *types, *question.options)
+    return Replay(workload, setup, names, recorded_fates(workload), tuple(notes), options)
 
 
 def recorded_fates(workload: Workload) -> Fates:

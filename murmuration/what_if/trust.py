@@ -259,8 +259,15 @@ class HeldBack:
         """Say in which spans jobs with room waited, and how many GPUs were in use then at most."""
         grid, found = self._grid, []
         steps = np.flatnonzero(held > 0)
-        apart = max(LEAST_GAP / grid.step, grid.count / 50)
+        apart = min(LEAST_GAP / grid.step, grid.count / 50)
+        spans: list[IntArray] = []
         for inside in np.split(steps, np.flatnonzero(np.diff(steps) > apart) + 1):
+            last = spans[-1] if spans else inside
+            if spans and abs(used[last].max() - used[inside].max()) <= (1 - NEARLY) * total:  # the same level
+                spans[-1] = np.concatenate([last, inside])
+            else:
+                spans.append(inside)
+        for inside in spans:
             hours = float(held[inside].sum())
             if not len(inside) or hours < LEAST_SHARE * held.sum():
                 continue

@@ -1,6 +1,7 @@
 """The command from the file to the report, and each change by itself."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,17 @@ import pandas as pd
 import pytest
 
 from envs.types import ClusterError, MurmurationError, constraints_of, plain_type
+from envs.workloads import TraceSource
+from murmuration.config.choices import own_configs, search_in
+from murmuration.config.describe import compose_training
 from murmuration.config.errors import ChoiceError
+from murmuration.config.inputs import build_inputs
 from murmuration.what_if.alternatives import Alternatives
-from murmuration.what_if.asking import ask
+from murmuration.what_if.answer import WhatIfAnswer
+from murmuration.what_if.asking import ask, training_command, write_answer
 from murmuration.what_if.played import Fates, Play, play_alternative, play_everything
 from murmuration.what_if.replay import Question, read_replay
+from murmuration.what_if.trust import compare_with_record
 
 RECORDING = Path(__file__).parents[2] / "golden" / "slurm_22_05"
 LAB = """_target_: envs.cluster.build_cluster
@@ -72,6 +79,38 @@ def test_a_recording_of_a_real_slurm_is_explained(question, tmp_path, capsys):
     assert jobs["played"].value_counts().tolist() == [200] * 3
     mean = jobs[jobs["played"] == "slurm"]["wait_s"].mean()
     assert mean == pytest.approx(answer.figures["slurm"]["mean"], abs=0.1)
+
+
+@pytest.mark.parametrize("recording", ["plain", "outage"])
+def test_recordings_of_three_hundred_jobs_are_explained_within_a_third(recording):
+    """As `docs/how_to/what_if.md` has them; of the second one, nodes were drained for a while."""
+    folder = RECORDING.parent / "slurm_300" / recording
+    options = ["schedulers.slurm.ends=grouped", "schedulers.slurm.cores=nodes"]
+    question = Question(
+        folder / "sacct.txt", options, "slurm", "", str(folder / "slurm.conf"), str(folder / "accounting.txt")
+    )
+    replay = read_replay(question)
+    played = fates_in(Alternatives(question, replay).incumbent())
+    trust = compare_with_record(replay.recorded, played, replay.workload, replay.cluster)
+    assert abs(trust.ratio - 1) < 1 / 3
+    assert abs(trust.replayed["over a minute"] / trust.recorded["over a minute"] - 1) < 1 / 3
+    assert trust.overlap > 0.8
+    assert bool(trust.reasons) == (recording == "outage")
+
+
+def test_the_command_for_training_is_one_that_trains(question, replay, tmp_path):
+    """It composes, and its jobs and cluster are those that were replayed."""
+    answer = WhatIfAnswer(replay, fates_in(Alternatives(question, replay).incumbent()), {}, {}, {})
+    write_answer(answer, tmp_path)
+    words = shlex.split(training_command(answer, tmp_path))
+    assert words[:4] == ["python", "scripts/train.py", "--config-dir", str(tmp_path)]
+    with own_configs():
+        run, _ = compose_training([*search_in(str(tmp_path)), *words[4:]])
+    inputs = build_inputs(run.seeds[0].problem)
+    assert inputs.setup.cluster.gpus_by_type == replay.cluster.gpus_by_type
+    assert np.array_equal(inputs.setup.cluster.node_gpus, replay.cluster.node_gpus)
+    assert isinstance(inputs.source, TraceSource)
+    assert np.array_equal(inputs.source.workload.jobs, replay.workload.jobs)
 
 
 def test_a_cluster_in_yaml_plays_the_same_as_the_nodes_of_the_conf(question, replay, tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 PRODUCT = ("envs/", "baselines/", "agents/", "deployment/", "murmuration/", "scripts/")
-EXPORTS = ("__all__", "_HOMES")
+EXPORTS = ("__all__", "_HOMES", "_MODULES")
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 # Functions and classes that are called from outside, and by whom.

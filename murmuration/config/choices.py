@@ -21,7 +21,7 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import check_aliases
 from murmuration.config.schema import GROUPS, keys_of
 from murmuration.config.settings import COMMANDS
-from murmuration.config.tables import read_choices, read_table
+from murmuration.config.tables import TABLE, read_choices, read_table
 from murmuration.home import ROOT
 
 CONF = ROOT / "conf"
@@ -69,8 +69,8 @@ def search_in(config_dir: str | None) -> list[str]:
     """Hydra's override that adds a folder to those in which configs are searched; none without a folder.
 
     Raises:
-        ChoiceError: the folder does not exist, has a file of the same name as one of `conf/`, which comes first, or has
-            a file whose content exceeds a limit.
+        ChoiceError: the folder does not exist, has a file of the same name as a choice of `conf/`, a table, or a file
+            whose content exceeds a limit.
     """
     if config_dir is None:
         return []
@@ -82,6 +82,8 @@ def search_in(config_dir: str | None) -> list[str]:
             if (file := folder / group / f"{name}.yaml").exists():
                 place = f"conf/{group}" if group else "conf"
                 raise ChoiceError(f"{file}: {place} has {name} already, and only one would be used; rename yours")
+        if (file := folder / group / TABLE).exists():
+            raise ChoiceError(f"{file}: tables of choices are read in conf/ only; give each choice a file <name>.yaml")
         for file in sorted((folder / group).rglob("*.yaml")) if group else ():
             check_aliases(file)
     return [f"hydra.searchpath=['file://{folder}']"]

@@ -135,6 +135,9 @@ def test_a_folder_must_exist_and_hide_nothing(project):
     (project / "mine" / "scheduler" / "fifo.yaml").write_text("_target_: my_parts.Shortest\n")
     with pytest.raises(ChoiceError, match=r"fifo\.yaml: conf/scheduler has fifo already"):
         search_in(str(project / "mine"))
+    (project / "mine" / "scheduler" / "fifo.yaml").rename(project / "mine" / "scheduler" / "choices.yml")
+    with pytest.raises(ChoiceError, match=r"choices\.yml: tables of choices are read in conf/ only"):
+        search_in(str(project / "mine"))
 
 
 BOMB = "a0: &a0 [1, 2]\n" + "".join(

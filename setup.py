@@ -19,7 +19,7 @@ COPIED = {
         ("**/*.py", "py.typed", "**/tables/**/*", "**/traces/**/*", "**/static/*"),
     ),
     "scripts": ("**/*.py",),
-    "conf": ("**/*.yaml",),
+    "conf": ("**/*.yaml", "*/choices.yml"),
     "checkpoints": ("anywhere/*.json", "anywhere/*.safetensors", "bids-*/*.json", "bids-*/*.safetensors"),
 }
 

@@ -15,37 +15,23 @@ if TYPE_CHECKING:
     from agents.problems.options import OptionProblem, OptionTask
     from agents.training import Trainer, TrainingSettings
 
-_HOMES = {
-    "BidProblem": "agents.problems.bids",
-    "BiddingCheckpoint": "agents.policies",
-    "BiddingTask": "agents.problems.bids",
-    "Blueprint": "agents.networks",
-    "EvolutionSettings": "agents.methods.evolution",
-    "GroupPPOSettings": "agents.methods.group_ppo",
-    "ImitationSettings": "agents.methods.imitation",
-    "OptionCheckpoint": "agents.policies.options.checkpoint",
-    "OptionProblem": "agents.problems.options",
-    "OptionScheduler": "agents.policies.options.scheduler",
-    "OptionTask": "agents.problems.options",
-    "Trainer": "agents.training",
-    "TrainingSettings": "agents.training",
+_MODULES = {
+    "agents.methods.evolution": "EvolutionSettings",
+    "agents.methods.group_ppo": "GroupPPOSettings",
+    "agents.methods.imitation": "ImitationSettings",
+    "agents.networks": "Blueprint",
+    "agents.policies": "BiddingCheckpoint",
+    "agents.policies.options.checkpoint": "OptionCheckpoint",
+    "agents.policies.options.scheduler": "OptionScheduler",
+    "agents.problems.bids": "BidProblem BiddingTask",
+    "agents.problems.options": "OptionProblem OptionTask",
+    "agents.training": "Trainer TrainingSettings",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "BidProblem",
-    "BiddingCheckpoint",
-    "BiddingTask",
-    "Blueprint",
-    "EvolutionSettings",
-    "GroupPPOSettings",
-    "ImitationSettings",
-    "OptionCheckpoint",
-    "OptionProblem",
-    "OptionScheduler",
-    "OptionTask",
-    "Trainer",
-    "TrainingSettings",
-]
+__all__ = ["BidProblem", "BiddingCheckpoint", "BiddingTask", "Blueprint", "EvolutionSettings", "GroupPPOSettings"]
+__all__ += ["ImitationSettings", "OptionCheckpoint", "OptionProblem", "OptionScheduler", "OptionTask", "Trainer"]
+__all__ += ["TrainingSettings"]
 
 
 def __getattr__(name: str) -> object:

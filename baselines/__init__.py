@@ -93,34 +93,9 @@ _HOMES = {
     "Tiresias": "baselines.tiresias",
 }
 
-__all__ = [
-    "Afs",
-    "ElasticDp",
-    "Fifo",
-    "Gavel",
-    "HeSrpt",
-    "Las",
-    "Lucid",
-    "Muri",
-    "MuriLas",
-    "Optimus",
-    "Packing",
-    "Pollux",
-    "Qssf",
-    "Random",
-    "RolloutPlanner",
-    "Rubick",
-    "RubickArtifact",
-    "SamplingMatching",
-    "Sia",
-    "Slurm",
-    "Srtf",
-    "Starling",
-    "StarlingMakespan",
-    "Synergy",
-    "Themis",
-    "Tiresias",
-]
+__all__ = ["Afs", "ElasticDp", "Fifo", "Gavel", "HeSrpt", "Las", "Lucid", "Muri", "MuriLas", "Optimus", "Packing"]
+__all__ += ["Pollux", "Qssf", "Random", "RolloutPlanner", "Rubick", "RubickArtifact", "SamplingMatching", "Sia"]
+__all__ += ["Slurm", "Srtf", "Starling", "StarlingMakespan", "Synergy", "Themis", "Tiresias"]
 
 
 def __getattr__(name: str) -> object:

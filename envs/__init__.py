@@ -44,103 +44,31 @@ if TYPE_CHECKING:
     )
     from envs.workloads import SyntheticSource, TraceSource, Workload, WorkloadSource
 
-_HOMES = {
-    "Allocation": "envs.types",
-    "BiddingEnv": "envs.bidding",
-    "BiddingRules": "envs.bidding",
-    "ClusterSpec": "envs.types",
-    "ClusterView": "envs.scheduling",
-    "Comparison": "envs.evaluation",
-    "CompiledScheduler": "envs.simulation",
-    "Configuration": "envs.types",
-    "Constraints": "envs.types",
-    "Contention": "envs.performance",
-    "ExecutionPlan": "envs.types",
-    "Failures": "envs.simulation",
-    "FifoMarket": "envs.simulation",
-    "FlatObservations": "envs.episodes",
-    "IdealModel": "envs.performance",
-    "Information": "envs.simulation",
-    "JobSpec": "envs.types",
-    "Market": "envs.simulation",
-    "MurmurationError": "envs.types",
-    "NodeSpec": "envs.types",
-    "OptionBatch": "envs.options",
-    "OptionEnv": "envs.options",
-    "OptionRules": "envs.options",
-    "PerformanceModel": "envs.performance",
-    "Placement": "envs.types",
-    "ReconfigurationCost": "envs.performance",
-    "Reward": "envs.episodes",
-    "Rounds": "envs.simulation",
-    "RunResult": "envs.simulation",
-    "Scenario": "envs.simulation",
-    "Scheduler": "envs.scheduling",
-    "Setup": "envs.simulation",
-    "Simulator": "envs.simulation",
-    "Summary": "envs.metrics",
-    "SyntheticSource": "envs.workloads",
-    "TableModel": "envs.performance",
-    "TeamReward": "envs.episodes",
-    "TraceSource": "envs.workloads",
-    "Workload": "envs.workloads",
-    "WorkloadSource": "envs.workloads",
-    "bidding_env": "envs.bidding",
-    "compare_schedulers": "envs.evaluation",
-    "default_model": "envs.performance",
-    "parallel_env": "envs.options",
-    "run_episode": "envs.simulation",
-    "summarise": "envs.metrics",
+_MODULES = {
+    "envs.bidding": "BiddingEnv BiddingRules bidding_env",
+    "envs.episodes": "FlatObservations Reward TeamReward",
+    "envs.evaluation": "Comparison compare_schedulers",
+    "envs.metrics": "Summary summarise",
+    "envs.options": "OptionBatch OptionEnv OptionRules parallel_env",
+    "envs.performance": "Contention IdealModel PerformanceModel ReconfigurationCost TableModel default_model",
+    "envs.scheduling": "ClusterView Scheduler",
+    "envs.simulation": (
+        "CompiledScheduler Failures FifoMarket Information Market Rounds RunResult Scenario Setup Simulator run_episode"
+    ),
+    "envs.types": (
+        "Allocation ClusterSpec Configuration Constraints ExecutionPlan JobSpec MurmurationError NodeSpec Placement"
+    ),
+    "envs.workloads": "SyntheticSource TraceSource Workload WorkloadSource",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "Allocation",
-    "BiddingEnv",
-    "BiddingRules",
-    "ClusterSpec",
-    "ClusterView",
-    "Comparison",
-    "CompiledScheduler",
-    "Configuration",
-    "Constraints",
-    "Contention",
-    "ExecutionPlan",
-    "Failures",
-    "FifoMarket",
-    "FlatObservations",
-    "IdealModel",
-    "Information",
-    "JobSpec",
-    "Market",
-    "MurmurationError",
-    "NodeSpec",
-    "OptionBatch",
-    "OptionEnv",
-    "OptionRules",
-    "PerformanceModel",
-    "Placement",
-    "ReconfigurationCost",
-    "Reward",
-    "Rounds",
-    "RunResult",
-    "Scenario",
-    "Scheduler",
-    "Setup",
-    "Simulator",
-    "Summary",
-    "SyntheticSource",
-    "TableModel",
-    "TeamReward",
-    "TraceSource",
-    "Workload",
-    "WorkloadSource",
-    "bidding_env",
-    "compare_schedulers",
-    "default_model",
-    "parallel_env",
-    "run_episode",
-    "summarise",
-]
+__all__ = ["Allocation", "BiddingEnv", "BiddingRules", "ClusterSpec", "ClusterView", "Comparison", "CompiledScheduler"]
+__all__ += ["Configuration", "Constraints", "Contention", "ExecutionPlan", "Failures", "FifoMarket", "FlatObservations"]
+__all__ += ["IdealModel", "Information", "JobSpec", "Market", "MurmurationError", "NodeSpec", "OptionBatch"]
+__all__ += ["OptionEnv", "OptionRules", "PerformanceModel", "Placement", "ReconfigurationCost", "Reward", "Rounds"]
+__all__ += ["RunResult", "Scenario", "Scheduler", "Setup", "Simulator", "Summary", "SyntheticSource", "TableModel"]
+__all__ += ["TeamReward", "TraceSource", "Workload", "WorkloadSource", "bidding_env", "compare_schedulers"]
+__all__ += ["default_model", "parallel_env", "run_episode", "summarise"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,7 +1,6 @@
 """First in, first out as compiled code: whole episodes without a step back into Python."""
 
 from baselines.compiled.gang import Gangs, place_gang
-from envs.simulation.compiled.by_reference import copy_fields
 from envs.simulation.compiled.jit import kernel, leaf, prefetch
 from envs.simulation.world.arrays import World
 from envs.simulation.world.clock import node_change, pass_to_decision
@@ -40,7 +39,6 @@ def play_fifo(world: World, gangs: Gangs, skip: bool) -> int:
         gangs: the tables of `baselines.compiled.gang.gangs_of`.
         skip: whether jobs may pass those that do not fit.
     """
-    world = copy_fields(world)
     blocked = -1  # the first job of the queue, if it found no room; until more than arrivals happens, it finds none
     completions = 0
     change = 0.0  # of a node, the next one

@@ -11,7 +11,6 @@ from baselines.slurm.passes import begin_to_watch, count_again, refresh_waiting,
 from baselines.slurm.settings import SlurmSettings
 from baselines.slurm.usage import Usage
 from envs.simulation import SimulatedEpisode
-from envs.simulation.compiled.by_reference import copy_fields
 from envs.simulation.compiled.jit import kernel, leaf
 from envs.simulation.world.arrays import World
 from envs.simulation.world.clock import pass_to_decision
@@ -76,7 +75,6 @@ def play_slurm(world: World, queue: Queue, site: Site, rules: Rules, memory: Mem
 
     In the last two cases, call again to continue.
     """
-    world = copy_fields(world)
     state = memory.state[0]
     while True:
         if not state.in_round:

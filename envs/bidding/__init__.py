@@ -7,18 +7,5 @@ from envs.bidding.settings import BiddingSettings
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.bidding.vector import BiddingVectorEnv
 
-__all__ = [
-    "Auction",
-    "BidObservation",
-    "BiddingBatch",
-    "BiddingEnv",
-    "BiddingRound",
-    "BiddingRules",
-    "BiddingSettings",
-    "BiddingSpec",
-    "BiddingVectorEnv",
-    "bidding_env",
-    "env",
-    "parallel_env",
-    "raw_env",
-]
+__all__ = ["Auction", "BidObservation", "BiddingBatch", "BiddingEnv", "BiddingRound", "BiddingRules", "BiddingSettings"]
+__all__ += ["BiddingSpec", "BiddingVectorEnv", "bidding_env", "env", "parallel_env", "raw_env"]

@@ -9,7 +9,6 @@ from envs.bidding import columns
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.simulation import State, ThroughputTable
-from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import leaf
 from envs.simulation.world.arrays import World, batch_world, episode_of
 from envs.types import FloatArray, IntArray
@@ -28,7 +27,6 @@ TYPE_THROUGHPUT, TYPE_GPUS, TYPE_FREE = range(3)
 NUM_LISTED, NUM_WAITING, NUM_EDGES = range(3)
 
 
-@by_reference
 class BiddingArrays(NamedTuple):
     """The engine's arrays, working memory and observations, of one episode or of a batch.
 

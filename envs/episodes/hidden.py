@@ -13,7 +13,6 @@ import numpy as np
 
 from envs.episodes.blocks import TableBlocks
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
-from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import RepeatedKernel, kernel, part
 from envs.simulation.known.beliefs import Beliefs, Seen, note_seen
 from envs.simulation.seen.snapshot_kernels import copy_episode, use_own_throughputs
@@ -82,7 +81,6 @@ def show_round(true: World, seen: World, b: int, listed: IntArray, sizes: IntArr
     use_own_throughputs(target)
 
 
-@by_reference
 class Doubt(NamedTuple):
     """How much is known of each throughput, by the rows of the tables that are seen.
 

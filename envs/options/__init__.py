@@ -8,16 +8,5 @@ from envs.options.settings import OptionSettings
 from envs.options.spec import OptionSpec
 from envs.options.vector import OptionVectorEnv
 
-__all__ = [
-    "ListedOptions",
-    "OptionBatch",
-    "OptionEnv",
-    "OptionRound",
-    "OptionRules",
-    "OptionSettings",
-    "OptionSpec",
-    "OptionVectorEnv",
-    "env",
-    "parallel_env",
-    "raw_env",
-]
+__all__ = ["ListedOptions", "OptionBatch", "OptionEnv", "OptionRound", "OptionRules", "OptionSettings", "OptionSpec"]
+__all__ += ["OptionVectorEnv", "env", "parallel_env", "raw_env"]

@@ -11,7 +11,6 @@ from envs.options.rules import CHANGES, CONTESTED, IDLE, LOSERS, PLACINGS, TURNS
 from envs.options.spec import OptionSpec
 from envs.options.tuning import TuningTable, tunings_under
 from envs.simulation import Setup, State, ThroughputTable
-from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import Records, leaf
 from envs.simulation.known.predictions import QUARTILES
 from envs.simulation.world.arrays import World, episode_of
@@ -88,7 +87,6 @@ COUNTERS = (
 OPTION_ACTION, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)
 
 
-@by_reference
 class KeptRows(NamedTuple):
     """The rows of the decision before, from which those that have not changed are copied; see `envs.options.carrying`.
 
@@ -120,7 +118,6 @@ class KeptRows(NamedTuple):
     node_before: IntArray
 
 
-@by_reference
 class JointClaims(NamedTuple):
     """Working memory for nodes that act together; see `envs.options.together`.
 
@@ -147,7 +144,6 @@ class JointClaims(NamedTuple):
     scores: FloatArray
 
 
-@by_reference
 class OptionArrays(NamedTuple):
     """The engine's arrays, the rules, and the options of one decision.
 

@@ -22,7 +22,6 @@ from envs.options.rules import OptionRules
 from envs.performance import DrawnModel, find_throughput, model_profile
 from envs.performance.batch_size import batch_sizes
 from envs.simulation import Setup, ThroughputTable
-from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.world.exact import PARTS, ExactThroughputs
 from envs.simulation.world.throughput import EXACT_NODES
 from envs.types import Configuration, FloatArray, IntArray, PerformanceError, Placement
@@ -31,7 +30,6 @@ LEVELS = (0.5, 1.0)  # of cores, then of memory: fractions of what saturates a G
 FIRST_BATCH = 1 + 2 * len(LEVELS)  # the number of the smallest batch size
 
 
-@by_reference
 class TuningTable(NamedTuple):
     """Contents and throughputs of all tunings; read only.
 

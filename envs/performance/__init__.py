@@ -77,45 +77,10 @@ from envs.performance.zoo import (
     zoo_name,
 )
 
-__all__ = [
-    "ALIASES",
-    "EFFICIENCY_SETTINGS",
-    "FRACTIONS",
-    "BatchSizes",
-    "Contention",
-    "CostBySize",
-    "CostByTable",
-    "DrawnModel",
-    "EfficiencySetting",
-    "IdealModel",
-    "ModelProfile",
-    "PerformanceModel",
-    "ReconfigurationCost",
-    "RubickModel",
-    "Sensitivity",
-    "StatisticalEfficiency",
-    "TableModel",
-    "allows",
-    "allows_type",
-    "batch_range",
-    "counts_links",
-    "cpu_scale",
-    "default_model",
-    "efficiency_notes",
-    "find_pair_factor",
-    "find_throughput",
-    "model_profile",
-    "name_of_draw",
-    "name_of_fraction",
-    "no_cost",
-    "noise_scales",
-    "plain_model",
-    "rubick_cost",
-    "sensitivity_of",
-    "sia_beliefs",
-    "sia_simulated",
-    "throughput_sources",
-    "without_draw",
-    "zoo",
-    "zoo_name",
-]
+__all__ = ["ALIASES", "EFFICIENCY_SETTINGS", "FRACTIONS", "BatchSizes", "Contention", "CostBySize", "CostByTable"]
+__all__ += ["DrawnModel", "EfficiencySetting", "IdealModel", "ModelProfile", "PerformanceModel", "ReconfigurationCost"]
+__all__ += ["RubickModel", "Sensitivity", "StatisticalEfficiency", "TableModel", "allows", "allows_type", "batch_range"]
+__all__ += ["counts_links", "cpu_scale", "default_model", "efficiency_notes", "find_pair_factor", "find_throughput"]
+__all__ += ["model_profile", "name_of_draw", "name_of_fraction", "no_cost", "noise_scales", "plain_model"]
+__all__ += ["rubick_cost", "sensitivity_of", "sia_beliefs", "sia_simulated", "throughput_sources", "without_draw"]
+__all__ += ["zoo", "zoo_name"]

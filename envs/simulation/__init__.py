@@ -21,37 +21,8 @@ from envs.simulation.world.link_limit import LinkLimit
 from envs.simulation.world.state import State
 from envs.simulation.world.throughput import ThroughputTable
 
-__all__ = [
-    "EVENT",
-    "RECORD",
-    "SHARE",
-    "WORLD_VERSION",
-    "BidArrays",
-    "Changes",
-    "CompiledScheduler",
-    "EndReason",
-    "EventKind",
-    "EventLog",
-    "Failures",
-    "FifoMarket",
-    "Information",
-    "LimitedTime",
-    "LinkLimit",
-    "Market",
-    "PooledHistory",
-    "Rounds",
-    "RunResult",
-    "Scenario",
-    "Setup",
-    "SimulatedEpisode",
-    "SimulationView",
-    "Simulator",
-    "SlowDecisionWarning",
-    "Snapshot",
-    "State",
-    "ThroughputTable",
-    "check_unseen",
-    "plays_compiled",
-    "run_episode",
-    "train_predictor",
-]
+__all__ = ["EVENT", "RECORD", "SHARE", "WORLD_VERSION", "BidArrays", "Changes", "CompiledScheduler", "EndReason"]
+__all__ += ["EventKind", "EventLog", "Failures", "FifoMarket", "Information", "LimitedTime", "LinkLimit", "Market"]
+__all__ += ["PooledHistory", "Rounds", "RunResult", "Scenario", "Setup", "SimulatedEpisode", "SimulationView"]
+__all__ += ["Simulator", "SlowDecisionWarning", "Snapshot", "State", "ThroughputTable", "check_unseen"]
+__all__ += ["plays_compiled", "run_episode", "train_predictor"]

@@ -35,54 +35,11 @@ from envs.types.sealed import SealedColumn, seal
 from envs.types.shared_resources import ResourceTables, SharedResources
 from envs.types.units import BoolArray, FloatArray, Gigabytes, GpuSeconds, IntArray, JobId, NodeId, Samples, Seconds
 
-__all__ = [
-    "LATEST_SUBMISSION",
-    "MAX_NODES",
-    "NUM_OUTCOMES",
-    "Allocation",
-    "AllocationError",
-    "Belief",
-    "BoolArray",
-    "CheckpointError",
-    "ClusterError",
-    "ClusterSpec",
-    "Configuration",
-    "ConservationError",
-    "Constraints",
-    "EstimatedCurve",
-    "ExecutionPlan",
-    "FloatArray",
-    "Gigabytes",
-    "GpuSeconds",
-    "ImpossibleResultError",
-    "IntArray",
-    "JobFacts",
-    "JobId",
-    "JobRecord",
-    "JobSpec",
-    "KnownCurves",
-    "MurmurationError",
-    "NodeId",
-    "NodeSpec",
-    "PerformanceError",
-    "Placement",
-    "PlacementLimits",
-    "PreemptionError",
-    "ResourceTables",
-    "Samples",
-    "SealedColumn",
-    "Seconds",
-    "SharedResources",
-    "ThroughputSamples",
-    "TraceError",
-    "as_line",
-    "constrain",
-    "constraints_of",
-    "did_you_mean",
-    "features_of",
-    "name_of_nodes",
-    "plain_type",
-    "pools_of",
-    "seal",
-    "without_constraints",
-]
+__all__ = ["LATEST_SUBMISSION", "MAX_NODES", "NUM_OUTCOMES", "Allocation", "AllocationError", "Belief", "BoolArray"]
+__all__ += ["CheckpointError", "ClusterError", "ClusterSpec", "Configuration", "ConservationError", "Constraints"]
+__all__ += ["EstimatedCurve", "ExecutionPlan", "FloatArray", "Gigabytes", "GpuSeconds", "ImpossibleResultError"]
+__all__ += ["IntArray", "JobFacts", "JobId", "JobRecord", "JobSpec", "KnownCurves", "MurmurationError", "NodeId"]
+__all__ += ["NodeSpec", "PerformanceError", "Placement", "PlacementLimits", "PreemptionError", "ResourceTables"]
+__all__ += ["Samples", "SealedColumn", "Seconds", "SharedResources", "ThroughputSamples", "TraceError", "as_line"]
+__all__ += ["constrain", "constraints_of", "did_you_mean", "features_of", "name_of_nodes", "plain_type", "pools_of"]
+__all__ += ["seal", "without_constraints"]

@@ -1,4 +1,4 @@
-"""The choices of each config group: the YAML files that Hydra finds for it, and a description of each."""
+"""The choices of each config group: YAML files and entries of tables, and a description of each."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
 from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
@@ -20,6 +21,7 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import check_aliases
 from murmuration.config.schema import GROUPS, keys_of
 from murmuration.config.settings import COMMANDS
+from murmuration.config.tables import TABLE, read_choices, read_table
 from murmuration.home import ROOT
 
 CONF = ROOT / "conf"
@@ -27,6 +29,17 @@ CHECKPOINTS = ROOT / "checkpoints"  # those that the project ships
 LISTED_GROUPS = tuple(group.name for group in GROUPS)
 
 
+def register_tables(conf: Path) -> None:
+    """Make the entries of the tables of all groups known to Hydra, which reads files only."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # OmegaConf's own one takes three times as long
+    for group in sorted(path for path in conf.iterdir() if path.is_dir()):
+        for name, text in read_table(group).items():
+            package = re.match(r"# @package (\S+)", text)  # where its keys go, if not below its group
+            node = yaml.load(text, loader)
+            ConfigStore.instance().store(name, node, group=group.name, package=package and package[1])
+
+
+register_tables(CONF)
 for _command in COMMANDS:  # the settings of a command are a part of its configuration, `settings: <command>`
     ConfigStore.instance().store(_command, OmegaConf.create(keys_of(_command)), group="settings", package="_global_")
 
@@ -56,26 +69,28 @@ def search_in(config_dir: str | None) -> list[str]:
     """Hydra's override that adds a folder to those in which configs are searched; none without a folder.
 
     Raises:
-        ChoiceError: the folder does not exist, has a file of the same name as one of `conf/`, which comes first, or has
-            a file whose content exceeds a limit.
+        ChoiceError: the folder does not exist, has a file of the same name as a choice of `conf/`, a table, or a file
+            whose content exceeds a limit.
     """
     if config_dir is None:
         return []
     folder = Path(os.path.expanduser(config_dir)).resolve()
     if not folder.is_dir():
         raise ChoiceError(f"--config-dir {config_dir}: no such folder; give one with subfolders such as scheduler/")
-    for name in (path.relative_to(CONF) for path in sorted(CONF.rglob("*.yaml"))):
-        if folder != CONF and (folder / name).exists():
-            raise ChoiceError(f"{folder / name}: would be ignored, since conf/{name} comes first; rename yours")
-    if folder != CONF:
-        for group in (path.name for path in sorted(CONF.iterdir()) if path.is_dir()):
-            for file in sorted((folder / group).rglob("*.yaml")):
-                check_aliases(file)
+    for group in ("", *(path.name for path in sorted(CONF.iterdir()) if path.is_dir())) if folder != CONF else ():
+        for name in read_choices(CONF / group):
+            if (file := folder / group / f"{name}.yaml").exists():
+                place = f"conf/{group}" if group else "conf"
+                raise ChoiceError(f"{file}: {place} has {name} already, and only one would be used; rename yours")
+        if (file := folder / group / TABLE).exists():
+            raise ChoiceError(f"{file}: tables of choices are read in conf/ only; give each choice a file <name>.yaml")
+        for file in sorted((folder / group).rglob("*.yaml")) if group else ():
+            check_aliases(file)
     return [f"hydra.searchpath=['file://{folder}']"]
 
 
 def list_choices(group: str, search: Sequence[str] = ()) -> list[str]:
-    """Names of the YAML files of a config group, sorted; `search` is the result of `search_in`."""
+    """Names of the choices of a config group, sorted; `search` is the result of `search_in`."""
     with open_configs() as loader:
         return sorted(loader.get_group_options(group, overrides=list(search)))
 
@@ -91,7 +106,7 @@ def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -
         ChoiceError: there is no such group, or no such folder.
     """
     search = search_in(config_dir)
-    folders = [CONF, *([Path(os.path.expanduser(config_dir))] if config_dir else [])]
+    folders = [*([Path(os.path.expanduser(config_dir))] if config_dir else []), CONF]
     with open_configs():
         found = {group: list_choices(group, search) for group in LISTED_GROUPS}
     known = [group for group in LISTED_GROUPS if found[group]]
@@ -101,10 +116,8 @@ def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -
             raise ChoiceError(f"group {group!r}: no such group{hint}; there are: {', '.join(known)}")
     described: dict[str, dict[str, str]] = {}
     for group in wanted or known:
-        paths = {name: [folder / group / f"{name}.yaml" for folder in folders] for name in found[group]}
-        described[group] = {
-            name: describe_config(next(path for path in places if path.exists())) for name, places in paths.items()
-        }
+        texts = {name: text for folder in folders for name, text in read_choices(folder / group).items()}
+        described[group] = {name: describe_config(texts[name]) for name in found[group]}
     return described
 
 
@@ -125,19 +138,19 @@ def find_shipped(path: str | Path) -> Path:
 
 
 def read_choice(group: str, name: str) -> dict[str, Any]:
-    """Return the content of a YAML file of `conf/` as plain values, by itself."""
-    content = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
+    """Return the content of a choice of `conf/` as plain values, by itself."""
+    content = OmegaConf.to_container(OmegaConf.create(read_choices(CONF / group)[name]))
     assert isinstance(content, dict)
     return cast(dict[str, Any], content)
 
 
-def describe_config(path: Path) -> str:
+def describe_config(text: str) -> str:
     """The first sentence of a config's opening comment, else the first line of the docstring of its `_target_`."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
+    lines = [line for line in text.splitlines() if not line.startswith("# @package")]
     comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
     if comment:
         return re.split(r"(?<=[a-z\d)>])\. ", comment)[0].rstrip(".:") + "."
-    node = OmegaConf.load(path)
+    node = OmegaConf.create(text)
     if isinstance(node, DictConfig) and "_target_" in node:
         return (get_object(str(node["_target_"])).__doc__ or "").strip().partition("\n")[0]
     return ""

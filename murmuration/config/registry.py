@@ -20,6 +20,7 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import is_unsafe, shorten, walk
 from murmuration.config.schema import OPTIONAL, REQUIRED, keys_of
 from murmuration.config.settings import RECALLED_COMMANDS
+from murmuration.config.tables import TABLE
 from murmuration.config.values import check_values
 
 NAMING_KEYS = ("_target_", "target")  # keys whose text names a class; `target` is the network of a blueprint
@@ -56,7 +57,7 @@ def project_targets(folder: Path) -> frozenset[str]:
     Functions that scripts call to do something, such as experiments that write files, are in no group.
     """
     found: set[str] = set()
-    for path in sorted(folder.glob("*/**/*.yaml")):
+    for path in sorted([*folder.glob("*/**/*.yaml"), *folder.glob(f"*/{TABLE}")]):
         if path.relative_to(folder).parts[0] in NO_PARTS:
             continue
         try:

@@ -1,7 +1,7 @@
 """Reports of a comparison: a progress bar while it runs, a printed table, and result files."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,7 @@ from envs.evaluation.aggregate import aggregate_comparison
 from envs.evaluation.compare import check_comparable, compare_schedulers
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.compiling import CompilingColumn
-from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.files import file_part, write_figure, write_frame, write_whole
-from envs.evaluation.playing import PlayedCallback
-from envs.evaluation.spread import Spread
 from envs.performance import efficiency_notes, throughput_sources
 from envs.pictures.gantt import gantt
 from envs.pictures.plots import jct_cdf
@@ -41,49 +38,29 @@ def run_comparison(
     setup: Setup,
     seed: int = 0,
     *,
-    reference: str = "",
-    optional: Collection[str] = (),
-    num_workloads: Mapping[str, int] | None = None,
-    left_out: Mapping[str, str] | None = None,
-    about: Mapping[str, Any] | None = None,
-    recorded: Mapping[str, Sequence[EpisodeFigures]] | None = None,
-    listener: PlayedCallback | None = None,
-    spread: Spread | None = None,
     console: TextConsole | None = None,
+    **options: Any,
 ) -> Comparison:
     """Run `compare_schedulers` and print the workloads, a progress bar, and the table.
 
-    Arguments and errors are those of `compare_schedulers`; `console` is the output, standard output if None.
+    Arguments, further `options` and errors are those of `compare_schedulers`; `console` is the output, standard output
+    if None.
     """
-    check_comparable([*schedulers, *(recorded or {})], workloads, reference)
+    names, about = list(schedulers), options.get("about") or {}
+    check_comparable([*names, *(options.get("recorded") or {})], workloads, options.get("reference", ""))
     console = console or wide_console()
-    if about and "task" in about:
+    if "task" in about:
         console.print(f"task {about['task']['label']}")
     print_workloads(workloads, setup, console)
     times = (TimeElapsedColumn(), TimeRemainingColumn(), CompilingColumn())
     with Progress(TaskText("{task.description}"), BarColumn(), *times, console=console, transient=True) as bar:
         task = bar.add_task("", total=len(schedulers) * len(workloads))
-        names = list(schedulers)
 
         def progress(name: str, workload: int, share: float) -> None:
             done = names.index(name) * len(workloads) + workload + share
             bar.update(task, completed=done, description=f"{name} on {workloads[workload].name}")
 
-        comparison = compare_schedulers(
-            schedulers,
-            workloads,
-            setup,
-            seed,
-            reference=reference,
-            optional=optional,
-            num_workloads=num_workloads,
-            left_out=left_out,
-            about=about,
-            recorded=recorded,
-            progress=progress,
-            listener=listener,
-            spread=spread,
-        )
+        comparison = compare_schedulers(schedulers, workloads, setup, seed, progress=progress, **options)
     print_table(comparison, console)
     return comparison
 

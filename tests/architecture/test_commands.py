@@ -16,6 +16,7 @@ from hydra.utils import get_object
 from murmuration.config.arguments import parse_overrides, split_words, translate_overrides
 from murmuration.config.choices import open_configs, search_in
 from murmuration.config.errors import ChoiceError
+from murmuration.config.tables import read_choices
 from murmuration.config.values import ALLOWED
 from tests.architecture.test_recipes import FILE
 
@@ -153,11 +154,12 @@ def parameters_of(made, key):
 def settings(repository):
     """All settings with their endings: pages may leave out the beginning, as in `information.work`."""
     found = {*ALLOWED}
-    for path in sorted((repository / "conf").rglob("*.yaml")):
-        group = path.parent.relative_to(repository / "conf").as_posix()
-        found |= {group, *settings_below(yaml.safe_load(path.read_text()), "" if group in GLOBAL else f"{group}.")}
-        if group == "scheduler":
-            found.add(f"schedulers.{path.stem}")
+    conf = repository / "conf"
+    for folder in (conf, *(path for path in sorted(conf.iterdir()) if path.is_dir())):
+        group = folder.relative_to(conf).as_posix()
+        for name, text in read_choices(folder).items():
+            found |= {group, *settings_below(yaml.safe_load(text), "" if group in GLOBAL else f"{group}.")}
+            found |= {f"schedulers.{name}"} if group == "scheduler" else set()
     return {key.split(".", start)[-1] for key in found for start in range(key.count(".") + 1)}, found
 
 

@@ -188,6 +188,10 @@ def test_changed_files_are_those_since_the_branch_left_main_and_new_ones(tmp_pat
         subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
 
     git("init", "-b", "main")
+    table = tmp_path / "conf" / "scheduler" / "choices.yml"
+    table.parent.mkdir(parents=True)
+    table.write_text("las:\n  x: 1\nmuri:\n  x: 1\n")
+    git("add", ".")
     for number, name in enumerate(("old.py", "committed.py", "edited.py", "new.py")):
         (tmp_path / name).write_text("")
         if name == "edited.py":
@@ -198,7 +202,9 @@ def test_changed_files_are_those_since_the_branch_left_main_and_new_ones(tmp_pat
             git("commit", "-m", name)
         if number == 0:
             git("switch", "-c", "branch")
-    assert sorted(check.changed_files()) == ["committed.py", "edited.py", "new.py", "old.py"]
+    table.write_text("las:\n  x: 1\nmuri:\n  x: 2\n")
+    expected = ["committed.py", "conf/scheduler/muri.yaml", "edited.py", "new.py", "old.py"]
+    assert sorted(check.changed_files()) == expected
 
 
 def test_the_command_says_what_it_left_out_and_that_it_is_no_substitute(monkeypatch, capsys):

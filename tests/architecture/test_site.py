@@ -167,9 +167,11 @@ def test_the_reference_has_every_exported_name(site, repository):
         page = (site / place_of(module)).with_suffix(".html").read_text(encoding="utf-8")
         file = repository / module.replace(".", "/") / "__init__.py"
         tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
-        lists = [node.value for node in tree.body if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node)]
+        assigned = [node for node in tree.body if isinstance(node, ast.Assign | ast.AugAssign)]
+        lists = [node.value for node in assigned if ast.unparse(node).startswith("__all__")]
         anchors = Loaded(page).anchors
-        for name in ast.literal_eval(lists[0]) if lists else ["Scheduler", "ClusterView"]:
+        names = [name for each in lists for name in ast.literal_eval(each)]
+        for name in names or ["Scheduler", "ClusterView"]:
             own = {f"{module}.{name}", f"{module}.{name}.{name}"} & anchors
             assert own or f'.{name}"><code>{name}</code>' in page, f"{module}.{name}"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 PRODUCT = ("envs/", "baselines/", "agents/", "deployment/", "murmuration/", "scripts/")
-EXPORTS = ("__all__", "_HOMES")
+EXPORTS = ("__all__", "_HOMES", "_MODULES")
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 # Functions and classes that are called from outside, and by whom.
@@ -58,7 +58,7 @@ def unused(trees: Mapping[str, ast.Module], texts: str = "") -> set[str]:
 
 def test_every_public_function_and_class_is_used(trees, repository):
     product = {path: tree for path, tree in trees.items() if path.startswith(PRODUCT)}
-    files = [*(repository / "conf").rglob("*.yaml"), *(repository / "docs").rglob("*.md"), repository / "README.md"]
+    files = [*(repository / "conf").rglob("*.y*ml"), *(repository / "docs").rglob("*.md"), repository / "README.md"]
     files += [*(repository / "notebooks").glob("*.ipynb"), repository / "pyproject.toml"]
     texts = "\n".join(path.read_text(encoding="utf-8") for path in files)
     assert unused(product, texts) == set(CALLED_FROM_OUTSIDE)

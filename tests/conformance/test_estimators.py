@@ -1,7 +1,5 @@
 """Requirements on every estimator of `conf/estimator`."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
@@ -11,9 +9,10 @@ from hypothesis import strategies as st
 
 from envs.scheduling import ThroughputEstimator
 from envs.types import KnownCurves, ThroughputSamples
+from murmuration.config.choices import CONF
+from murmuration.config.tables import read_choices
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
-NAMES = sorted(path.stem for path in (CONF / "estimator").glob("*.yaml"))
+NAMES = list(read_choices(CONF / "estimator"))
 NODES = np.array([1, 2, 4])
 
 

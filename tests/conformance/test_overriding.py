@@ -31,8 +31,10 @@ from envs.simulation import RunResult, Simulator, plays_compiled, run_episode
 from envs.simulation.seen.overriding import ACCESS, IGNORED, find_definer, find_override
 from envs.types import MurmurationError
 from murmuration.config.arguments import ORACLE_SCHEDULERS
+from murmuration.config.choices import CONF
+from murmuration.config.tables import read_choices
 from tests.conformance.random_worlds import RandomWorld, random_world
-from tests.conformance.test_schedulers import CONF, SCHEDULERS, build
+from tests.conformance.test_schedulers import SCHEDULERS, build
 from tests.conformance.test_starling_market import zoo_world
 from tests.unit.bidding.bidders import louder, rolled_out
 
@@ -54,7 +56,7 @@ def build_market(name: str) -> Any:
         return instantiate(compose(overrides=[f"+market={name}"]).market)
 
 
-FILES = sorted(path.stem for path in (CONF / "market").glob("*.yaml"))
+FILES = list(read_choices(CONF / "market"))
 MARKETS = {name: build_market(name) for name in FILES}
 every_market = pytest.mark.parametrize("name", MARKETS)
 

@@ -3,7 +3,6 @@
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,13 @@ from envs.scheduling import WorkPredictor
 from envs.simulation import Information, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import NUM_OUTCOMES, JobFacts
+from murmuration.config.choices import CONF
+from murmuration.config.tables import read_choices
 from tests.conformance.audit import check_run
 from tests.conformance.test_schedulers import SCHEDULERS
 from tests.conformance.worlds import HETEROGENEOUS, Curved, scenarios, workloads
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
-NAMES = sorted(path.stem for path in (CONF / "predictor").glob("*.yaml"))
+NAMES = list(read_choices(CONF / "predictor"))
 TEXTS = st.sampled_from(["", "a", "b"])
 ROWS = st.tuples(st.floats(0, 1e5), st.integers(1, 4), TEXTS, TEXTS, TEXTS, TEXTS, st.floats(1e-3, 1e6))
 

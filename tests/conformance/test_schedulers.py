@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -18,11 +17,12 @@ from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, 
 from envs.types import JobSpec, MurmurationError
 from envs.workloads import Workload
 from murmuration.config.arguments import ORACLE_SCHEDULERS
+from murmuration.config.choices import CONF
+from murmuration.config.tables import read_choices
 from tests.conformance.audit import check_run
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
-FILES = sorted(path.stem for path in (CONF / "scheduler").glob("*.yaml"))
+FILES = list(read_choices(CONF / "scheduler"))
 NAMES = [name for name in FILES if name not in ORACLE_SCHEDULERS]
 
 

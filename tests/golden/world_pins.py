@@ -29,6 +29,7 @@ from murmuration.config.building import import_target
 from murmuration.config.choices import CONF
 from murmuration.config.describe import compose_comparison
 from murmuration.config.inputs import build_inputs
+from murmuration.config.tables import read_choices
 from tests.conformance.random_worlds import MODELS, Workshop
 
 PINS = Path(__file__).with_name("world_pins.json")
@@ -169,7 +170,7 @@ def find_defaults() -> dict[str, dict[str, Any]]:
 
     Hashes of tasks leave out what has its default, so another default has to raise the version.
     """
-    texts = [path.read_text(encoding="utf-8") for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+    texts = [text for group in GROUPS for text in read_choices(CONF / group).values()]
     targets = {"envs.types.NodeSpec", *TARGET.findall("\n".join(texts))}
     return {name: dict(_defaults_of(import_target("conf", name))) for name in sorted(targets)}
 

@@ -101,7 +101,7 @@ def test_the_wheel_has_everything_in_one_package(wheel):
         name for name in nested if "baselines/records/" in name or name.endswith(".zip") or "__pycache__" in name
     ] == []
     for folder in FOLDERS[:-1]:
-        patterns = ("**/*.py", "**/*.yaml", "**/tables/**/*", "**/static/*", "py.typed")
+        patterns = ("**/*.py", "**/*.yaml", "**/choices.yml", "**/tables/**/*", "**/static/*", "py.typed")
         ours = {path for pattern in patterns for path in (REPOSITORY / folder).glob(pattern) if path.is_file()}
         ours -= {path for path in ours if PAPERS in path.parents}
         assert {path.relative_to(REPOSITORY).as_posix() for path in ours} <= nested

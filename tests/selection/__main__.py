@@ -1,5 +1,6 @@
 """`make check`: the tests that a change concerns, chosen by the graph of imports, in at most 120 CPU seconds."""
 
+import fnmatch
 import os
 import subprocess
 import sys
@@ -8,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from murmuration.config.tables import TABLE, read_table, split_table
 from tests.selection.choice import KERNEL, Chooser, Chosen, fit
 from tests.selection.costs import read_costs
 from tests.selection.imports import Imports
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+READ = (".py", ".yaml", ".yml", ".md")
 BUDGET = 120.0  # CPU seconds, of all checks together
 LAST = 115.0  # no test begins after so many
 BEFORE = 35.0  # of the budget: start, style, layers, types
@@ -26,19 +29,29 @@ def git(*words: str) -> list[str]:
 
 
 def changed_files() -> list[str]:
-    """What differs from the commit where this branch left main, and files that git does not know yet."""
+    """What differs from the commit where this branch left main, and files that git does not know yet.
+
+    Of a table of choices, each entry that differs stands for a file of its own.
+    """
     bases = [commit for main in ("origin/main", "main") for commit in git("merge-base", "HEAD", main)]
-    return git("diff", "--name-only", (bases or ["HEAD"])[0]) + git("ls-files", "--others", "--exclude-standard")
+    base = (bases or ["HEAD"])[0]
+    found = git("diff", "--name-only", base) + git("ls-files", "--others", "--exclude-standard")
+    tables = fnmatch.filter(found, f"conf/*/{TABLE}")
+    for path in tables:
+        before = split_table("".join(f"{line}\n" for line in git("show", f"{base}:{path}"))).items()
+        now = read_table(REPOSITORY / Path(path).parent).items()
+        found += [f"{Path(path).parent}/{name}.yaml" for name in sorted({name for name, _ in before ^ now})]
+    return [path for path in found if path not in tables]
 
 
 def read_texts() -> dict[str, str]:
     """The text of each file of the working tree that git has or would add; "" of what is no text."""
     paths = git("ls-files", "--cached", "--others", "--exclude-standard")
     known = [path for path in paths if (REPOSITORY / path).is_file()]
-    return {
-        path: (REPOSITORY / path).read_text(encoding="utf-8") if path.endswith((".py", ".yaml", ".md")) else ""
-        for path in known
-    }
+    texts = {path: (REPOSITORY / path).read_text(encoding="utf-8") if path.endswith(READ) else "" for path in known}
+    for path in fnmatch.filter(known, f"conf/*/{TABLE}"):  # each choice as if it had a file of its own
+        texts |= {f"{Path(path).parent}/{name}.yaml": text for name, text in split_table(texts[path]).items()}
+    return texts
 
 
 class Cases:

@@ -8,12 +8,10 @@ from agents.networks.option_claims import NOBODY, NUM_HEARD, ClaimWeights
 from envs.episodes.candidates import Features
 from envs.options.arrays import OPTION_ACTION, OPTION_ROW, OptionArrays
 from envs.options.columns import JOB_RUNS, OPTION_START, WAIT
-from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import leaf, part
 from envs.types import FloatArray, IntArray
 
 
-@by_reference
 class MessageArrays(NamedTuple):
     """Weights of the corrections that follow from messages, and memory for one decision; empty without messages.
 

@@ -9,14 +9,12 @@ from envs.episodes.candidates import Features
 from envs.options import OptionSpec
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.by_node import TOGETHER
-from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import leaf
 from envs.types import BoolArray, FloatArray, IntArray
 
 MOMENTS, RECORDS, OPTIONS, JOBS, CHOICES = range(5)  # of `TapeArrays.counts`
 
 
-@by_reference
 class TapeArrays(NamedTuple):
     """Preallocated arrays; `counts` int64[5] tells how many moments, records, options, jobs and choices they hold.
 

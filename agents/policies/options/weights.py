@@ -11,12 +11,10 @@ from envs.episodes.candidates import Features
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.carrying import HALF
 from envs.options.columns import CHANGING_JOB
-from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import leaf
 from envs.types import IntArray
 
 
-@by_reference
 class ScorerArrays(NamedTuple):
     """Weights of one or several scorers, and memory for one decision.
 

@@ -25,7 +25,6 @@ from numba.extending import intrinsic
 
 from envs.simulation.compiled.kernel_cache import KernelCache
 from envs.simulation.compiled.linked_code import linked_only
-from envs.simulation.compiled.one_value import Compiler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,7 +129,7 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     config: Any = numba.config
     if not config.DISABLE_JIT:
         njit: Any = numba.njit
-        alone = njit(error_model="numpy", _nrt=False, pipeline_class=Compiler)(function)
+        alone = njit(error_model="numpy", _nrt=False)(function)
         alone._cache = _Cache(alone)
         compiled._insert = lambda *_: None  # no wrapper for Python; the next line makes one when Python calls
         compiled._compile_for_args = lambda *_: alone
@@ -151,7 +150,7 @@ def _linked(function: Callable[P, R]) -> Callable[P, R]:
 def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]:
     njit: Any = numba.njit  # its type stubs do not know all options
     defaults: dict[str, bool | str] = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
-    compiled = njit(pipeline_class=Compiler, **(defaults | options))(function)
+    compiled = njit(**(defaults | options))(function)
     if COMPILES:
         compiled._cache = _Cache(compiled)
         template_of = compiled.get_call_template

@@ -21,7 +21,7 @@ import numba
 import numpy as np
 from numba.core import sigutils, types
 
-from envs.simulation.compiled import by_reference, linked_code, one_value
+from envs.simulation.compiled import linked_code
 
 LIBRARIES = frozenset(("builtins", "cmath", "llvmlite", "math", "numba", "numpy", "operator", "typing"))
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
@@ -174,7 +174,7 @@ def _class_text(class_: Any, names: set[str], called: list[Any]) -> str:
         return f"{_name(class_)} {members}"
     if issubclass(class_, tuple) and hasattr(class_, "_fields"):
         defaults = [_text(each, names, called) for each in class_._field_defaults.items()]
-        return f"{_name(class_)} {class_._fields} {defaults} {class_ in by_reference.CLASSES}"
+        return f"{_name(class_)} {class_._fields} {defaults}"
     if not _of_library(class_.__module__) and not issubclass(class_, BaseException):
         raise UnknownError(_name(class_))
     return _name(class_)
@@ -210,7 +210,7 @@ def _of_library(module: str) -> bool:
 @cache
 def _compiler_files() -> dict[str, Path]:
     """The files of the project's part of the compiler, by module."""
-    modules = "envs.simulation.compiled.jit", by_reference.__name__, linked_code.__name__, one_value.__name__, __name__
+    modules = "envs.simulation.compiled.jit", linked_code.__name__, __name__
     return {name: Path(__file__).with_name(f"{name.rpartition('.')[2]}.py") for name in modules}
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from envs.simulation.compiled.by_reference import by_reference
 from envs.simulation.compiled.jit import Records, inlined, leaf
 from envs.simulation.world.heap import Places
 from envs.simulation.world.shapes import shapes_of
@@ -14,7 +13,6 @@ from envs.simulation.world.throughput import ThroughputTable, cells_of
 from envs.types import FloatArray, IntArray
 
 
-@by_reference
 class World(NamedTuple):
     """A `State` and a `ThroughputTable` for compiled code.
 

@@ -34,6 +34,7 @@ from envs.performance import default_model
 from envs.simulation import Setup
 from envs.types import ClusterSpec, ExecutionPlan, JobSpec, MurmurationError, NodeSpec, Placement, Seconds
 from murmuration.config.errors import RunFailedError
+from murmuration.soak.fuzzing.changes import change_value, spoil_bytes
 from murmuration.soak.fuzzing.count import FuzzCount
 
 SETUP = Setup(ClusterSpec(tuple(NodeSpec("V100", 4) for _ in range(3))), default_model())
@@ -42,6 +43,7 @@ SAMPLES_PER_SECOND = 100.0  # of a GPU in memory
 CHANGED = 0.5  # probability that a decision is changed
 LONGEST: Seconds = 2000.0  # of a world: one whose decisions start nothing never ends
 NUMBERS: tuple[Any, ...] = (-1, 0, 3, 5, 99, 1000, 2**31, 2**40, 10**30, True, 1.5, math.nan, math.inf, "x", None, [])
+ODD = (*NUMBERS, 1e308, -0.0, "running", {}, [1.0], int("9" * 400))  # in place of a value of a report
 TIMES: tuple[Any, ...] = (0.0, -1.0, math.nan, -math.inf, "x", None)
 
 
@@ -272,20 +274,11 @@ def _spoil(path: Path, content: dict[str, Any], rng: random.Random) -> None:
             )
         case 2:
             return path.mkdir()
-        case 3:
-            text = rng.choice([b"[", b"{", b'{"a":']) * rng.choice([1, 1000, 100_000])
-        case 4:
-            text = text[: rng.randrange(len(text))]
+        case 3 | 4:
+            text = spoil_bytes(text, rng)
         case 5:
-            text = bytes(rng.choice([byte, rng.randrange(256)]) if rng.random() < 0.1 else byte for byte in text)
-        case 6:
-            text = b" " * rng.choice([10, 10**5, 10**7]) + text
-        case 7:
-            content.pop(rng.choice(list(content)))
-            text = json.dumps(content).encode()
+            text = rng.choice([b" " * 10**7 + text, b'{"a":' * 100_000, b"[" * 100_000])
         case _:
-            key = rng.choice([*content, "more"])
-            value = rng.choice([*NUMBERS, 1e308, -0.0, "running", {}, [1.0], int("9" * 400)])
-            text = json.dumps(content | {key: value}).encode()
+            text = json.dumps(change_value(rng, content, ODD)).encode()
     path.write_bytes(text)
     return None

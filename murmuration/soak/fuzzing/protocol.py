@@ -5,6 +5,7 @@ is changed: values, events, bytes or their order. A refused session is followed 
 """
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import Information, Scenario, Setup
 from envs.types import ClusterSpec, Configuration, JobSpec, MurmurationError, NodeSpec, Placement
 from murmuration.config.errors import RunFailedError
+from murmuration.soak.fuzzing.changes import change_value, spoil_bytes
 from murmuration.soak.fuzzing.count import FuzzCount
 
 CHANGED = 0.36  # of the messages; some changes are none
@@ -36,18 +38,8 @@ MOST_SUBMITTED = 12  # jobs of a cluster; then another one begins
 MOST_OPEN = 8
 DEEP = "nested too deeply"  # is replaced by so many brackets
 BRACKETS = 100_000
-SCHEDULERS: Mapping[str, Callable[[], Scheduler]] = {
-    "fifo": Fifo,
-    "tiresias": Tiresias,
-    "srtf": Srtf,
-    "sia": Sia,
-    "gavel": Gavel,
-    "optimus": Optimus,
-    "afs": Afs,
-    "starling": Starling,
-    "las": Las,
-    "hesrpt": HeSrpt,
-    "themis": Themis,
+ALONE = (Fifo, Tiresias, Srtf, Sia, Gavel, Optimus, Afs, Starling, Las, HeSrpt, Themis)
+SCHEDULERS: Mapping[str, Callable[[], Scheduler]] = {each.__name__.lower(): each for each in ALONE} | {
     "starling_packed": lambda: Packing(Starling()),
     "tiresias_packed": lambda: Packing(Tiresias()),
 }
@@ -174,27 +166,7 @@ def find_illegal(nodes: ClusterSpec, specs: Mapping[int, JobSpec], state: Cluste
     return "" if decision.next_decision > state.time else "the next decision lies in the past"
 
 
-def change_value(rng: np.random.Generator, value: Any) -> Any:
-    """Return a document with one value, name or entry changed."""
-    if isinstance(value, dict | list) and value and rng.random() < 0.9:
-        at = int(rng.integers(len(value)))
-        if isinstance(value, list):
-            changed = [*value[:at], *[change_value(rng, value[at])] * int(rng.choice([0, 1, 1, 1, 1, 1, 2]))]
-            return [*changed, *value[at + 1 :]]
-        name = list(value)[at]
-        if rng.random() < 0.1:
-            return {each: kept for each, kept in value.items() if each != name}
-        other = str(rng.choice([name, "999", "-1", "gpus"])) if rng.random() < 0.1 else name
-        return {(other if each == name else each): kept for each, kept in value.items()} | {
-            other: change_value(rng, value[name])
-        }
-    if isinstance(value, int | float) and rng.random() < 0.3:
-        factor = 10.0 ** int(rng.integers(-300, 300))
-        return value + int(rng.integers(-3, 20)) if rng.random() < 0.5 else min(value, 10**300) * factor
-    return ODD[int(rng.integers(len(ODD)))]
-
-
-def change(rng: np.random.Generator, line: bytes, earlier: bytes) -> bytes:
+def change(rng: random.Random, line: bytes, earlier: bytes) -> bytes:
     """Return a changed message.
 
     Args:
@@ -202,23 +174,20 @@ def change(rng: np.random.Generator, line: bytes, earlier: bytes) -> bytes:
         line: the message.
         earlier: an earlier one of the same session.
     """
-    how = float(rng.random())
+    how = rng.random()
     if how < 0.8:
         document = json.loads(line)
-        for _ in range(int(rng.integers(1, 3))):
-            document = change_value(rng, document)
+        for _ in range(rng.randint(1, 2)):
+            document = change_value(rng, document, ODD)
         text = json.dumps(document).encode()
         return text.replace(json.dumps(DEEP).encode(), b"[" * BRACKETS + b"]" * BRACKETS) + b"\n"
     if how < 0.85:
         events = json.loads(line)
         rng.shuffle(events["events"])
-        return json.dumps(events | {"now": events["now"] * float(rng.random())}).encode() + b"\n"
+        return json.dumps(events | {"now": events["now"] * rng.random()}).encode() + b"\n"
     if how < 0.9:
         return earlier if rng.random() < 0.7 else write_error(0.0, "no")
-    at = int(rng.integers(len(line)))
-    if how < 0.95:
-        return line[:at] + b"\n"
-    return line[:at] + bytes(rng.integers(0, 256, 3).tolist()) + line[at + int(rng.integers(4)) :]
+    return spoil_bytes(line, rng)
 
 
 def fuzz_protocol(inputs: int, seed: int) -> FuzzCount:
@@ -266,7 +235,8 @@ def play_session(count: FuzzCount, seed: int, session: Session, cluster: Cluster
         state = cluster.go_on(again=not specs) if begun else None
         honest = write_round(state) if state is not None else sent[0]
         changed = bool(cluster.rng.random() < CHANGED)
-        line = change(cluster.rng, honest, sent[int(cluster.rng.integers(len(sent)))]) if changed else honest
+        draws = random.Random(int(cluster.rng.integers(2**62)))
+        line = change(draws, honest, draws.choice(sent)) if changed else honest
         changed = line != honest
         sent.append(line)
         answers: list[Decision] = []

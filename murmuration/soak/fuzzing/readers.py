@@ -18,6 +18,7 @@ from deployment.slurm.rest import find_adapter
 from envs.performance import default_model
 from envs.simulation import Setup
 from envs.types import ClusterSpec, NodeSpec
+from murmuration.soak.fuzzing.changes import spoil_bytes
 from murmuration.soak.fuzzing.count import FuzzCount
 from murmuration.soak.fuzzing.daemon import Daemon
 
@@ -28,30 +29,11 @@ TIME = 1_700_000_000
 RAW = {"@digits": "9" * 5000, "@half": '"\\ud800"', "@infinite": "-Infinity", "@deep": "[" * 5000 + "]" * 5000}
 USER = "ada"
 OWNER = f"{USER}.0f-0"
-TEXTS: tuple[str, ...] = (
-    "",
-    "x",
-    "x" * 1024,
-    "y" * 200_000,
-    "caf\udce9",
-    "\udcff\udcfe",
-    "\x1b[2J",
-    "a\nb|c",
-    "[/x]",
-    "\u2028\u202e",
-)
-TEXTS += ("gpu:" + "9" * 4300, "gres:gpu:99999999999", "gpu:1K", "gpu:-1", "gpu:0", "gpu:²", "(" * 2000, ",gpu" * 400)
-TEXTS += ("cpu=1,gres/gpu=" + "7" * 5000, "RUNNING", "murmuration/ada.0f-0/99/1/n0=1")
-TEXTS += ("murmuration/ada.0f-0/" + "1" * 5000 + "/1/n0=1", "murmuration-bridge/ada.0f")
-TEXTS += (
-    "murmuration/ada.0f-0/-1/1/n0=x",
-    "n0",
-    "n9",
-    "1970-01-01T00:00:00",
-    "0001-01-01",
-    "9999-12-31T23:59:59",
-    "Unknown",
-)
+TEXTS: tuple[str, ...] = ("", "x", "x" * 1024, "y" * 200_000, "caf\udce9", "\udcff\udcfe", "\x1b[2J", "a\nb|c", "[/x]")
+TEXTS += ("\u2028\u202e", "gpu:" + "9" * 4300, "gres:gpu:99999999999", "gpu:1K", "gpu:-1", "gpu:0", "gpu:²", "(" * 2000)
+TEXTS += (",gpu" * 400, "cpu=1,gres/gpu=" + "7" * 5000, "RUNNING", "murmuration/ada.0f-0/99/1/n0=1")
+TEXTS += ("murmuration/ada.0f-0/" + "1" * 5000 + "/1/n0=1", "murmuration-bridge/ada.0f", "n0", "n9", "0001-01-01")
+TEXTS += ("murmuration/ada.0f-0/-1/1/n0=x", "1970-01-01T00:00:00", "9999-12-31T23:59:59", "Unknown")
 VALUES: tuple[Any, ...] = (*TEXTS, *RAW, None, True, [], {}, [None], [[]], -1, 0, 0.5, 1.5, 7, 1e308, 2**32 - 2, 2**64)
 VALUES += (float("nan"), float("inf"), {"number": -1}, {"number": 3, "infinite": True}, {"number": float("inf")})
 VALUES += (["RUNNING"], ["gpu:" + "9" * 5000], ["RUNNING", 3], {"allocated_nodes": 3}, {"allocated_nodes": [{}]})
@@ -215,15 +197,6 @@ class Fuzz:
             return content
         same.clear()
         return spoil_bytes(content, self._rng)
-
-
-def spoil_bytes(content: bytes, rng: random.Random) -> bytes:
-    """Replace up to three pieces of a content, and cut one in five."""
-    for _ in range(rng.randint(1, 3)):
-        place = rng.randrange(len(content) + 1)
-        piece = rng.choice((b"", b"\xff", b"\0", b'"', b"}", b"9" * 5000, b"\n", b"-", b"[" * 5000))
-        content = content[:place] + piece + content[place + rng.randint(0, 3) :]
-    return content[: rng.randrange(len(content) + 1)] if rng.random() < 0.2 else content
 
 
 def _check(honest: Sequence[Any] | set[Any], found: Sequence[Any] | set[Any]) -> None:

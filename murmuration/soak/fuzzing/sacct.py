@@ -13,8 +13,9 @@ from envs.cluster import build_cluster
 from envs.performance import IdealModel
 from envs.workloads import TraceSource
 from envs.workloads.readers import SlurmTrace
+from murmuration.soak.fuzzing.changes import change_value, spoil_bytes
 from murmuration.soak.fuzzing.count import FuzzCount
-from murmuration.soak.fuzzing.readers import TEXTS, VALUES, print_answer, spoil_bytes
+from murmuration.soak.fuzzing.readers import TEXTS, VALUES, print_answer
 
 CLUSTER = build_cluster("fuzzed", [{"gpu_type": "V100", "num_nodes": 4, "num_gpus": 8}])
 FORMS = ("bars", "commas", "json", "queue")
@@ -92,7 +93,7 @@ def _draw(rng: random.Random, form: str, intact: bool) -> bytes:
     if form in ("json", "queue"):
         entries = [_queued(rng, entry) for entry in entries] if form == "queue" else entries
         for _ in range(changes):
-            _change_inside(rng, entries)
+            entries = change_value(rng, entries, VALUES)
         content = print_answer({"jobs": entries}).encode("utf-8", "surrogateescape")
     else:
         content = _print(form, [names, *([row[name] for name in names] for row in rows)])
@@ -105,20 +106,6 @@ def _print(form: str, rows: list[list[str]]) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue().encode("utf-8", "surrogateescape")
-
-
-def _change_inside(rng: random.Random, entries: list[Any]) -> None:
-    """Change, drop or repeat a value somewhere in the entries of an answer."""
-    at = rng.randrange(len(entries))
-    place: Any = entries
-    key: Any = at
-    while isinstance(place[key], dict) and place[key] and rng.random() < 0.8:
-        place = place[key]
-        key = rng.choice(list(place))
-    if place is not entries and rng.random() < 0.2:
-        del place[key]
-    else:
-        place[key] = rng.choice(VALUES)
 
 
 def _job(rng: random.Random, number: int) -> dict[str, Any]:

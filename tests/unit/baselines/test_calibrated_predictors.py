@@ -9,6 +9,7 @@ import pytest
 from envs.simulation.pooled_history import LEVELS, log_normal
 from envs.types import NUM_OUTCOMES
 from experiments.predictors.scores import score_outcomes, summarise_scores
+from murmuration.config.tables import read_choices
 from tests.unit.scripts.test_training_scripts import run_here
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -40,7 +41,7 @@ def test_the_command_prints_a_row_for_each_predictor(tmp_path):
     options = [f"hydra.run.dir={tmp_path}/run", "episodes=1", "workload.num_jobs=60", "workload.warm_up=0"]
     done = run_here(tmp_path, "calibrate_predictors", *options, "workload.measured=null")
     assert done.returncode == 0, done.stderr
-    names = {path.stem for path in (REPOSITORY / "conf" / "predictor").glob("*.yaml")}
+    names = {*read_choices(REPOSITORY / "conf" / "predictor")}
     assert all(name in done.stdout for name in names)
     scores = pd.read_csv(tmp_path / "run" / "scores.csv")
     assert scores["predictor"].value_counts().to_dict() == dict.fromkeys(names, 60)

@@ -13,6 +13,7 @@ from murmuration.config.choices import CONF, LISTED_GROUPS, describe_config, des
 from murmuration.config.describe import as_component, describe_problem, describe_schedulers
 from murmuration.config.errors import ChoiceError, explain_error
 from murmuration.config.inputs import build_inputs, build_schedulers
+from murmuration.config.tables import read_choices
 
 HERE = "tests.unit.config.test_build"
 
@@ -191,7 +192,7 @@ def test_the_catalogue_has_one_line_for_everything():
     catalogue = describe_groups()
     assert set(catalogue) <= set(LISTED_GROUPS)
     for group, lines in catalogue.items():
-        assert list(lines) == sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        assert list(lines) == list(read_choices(CONF / group))
         assert all(line and "\n" not in line for line in lines.values()), group
 
 
@@ -200,11 +201,13 @@ def test_an_unknown_group_names_the_nearest():
         describe_groups(["clster"])
 
 
-def test_one_line_is_the_first_sentence_or_the_docstring(tmp_path):
-    path = tmp_path / "a.yaml"
-    path.write_text("# @package _global_\n# Sixty-four GPUs\n# in 8 nodes. More.\nname: x\n")
-    assert describe_config(path) == "Sixty-four GPUs in 8 nodes."
-    path.write_text(f"_target_: {HERE}.Inner\n")
-    assert describe_config(path) == "Something nested."
-    path.write_text("name: x\n")
-    assert describe_config(path) == ""
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("# @package _global_\n# Sixty-four GPUs\n# in 8 nodes. More.\nname: x\n", "Sixty-four GPUs in 8 nodes."),
+        (f"_target_: {HERE}.Inner\n", "Something nested."),
+        ("name: x\n", ""),
+    ],
+)
+def test_one_line_is_the_first_sentence_or_the_docstring(text, line):
+    assert describe_config(text) == line

@@ -19,6 +19,7 @@ from murmuration.config.arguments import (
 from murmuration.config.building import describe_type, matches_type
 from murmuration.config.choices import CONF, list_choices
 from murmuration.config.errors import ChoiceError, explain_error, quote_value
+from murmuration.config.tables import read_choices
 
 BUILT = {"schedulers", "workload"}
 
@@ -29,7 +30,7 @@ def chosen(*typed, default="all"):
 
 
 def test_all_means_every_file_there_is_except_for_those_that_must_be_named():
-    names = {path.stem for path in (CONF / "scheduler").glob("*.yaml")}
+    names = {*read_choices(CONF / "scheduler")}
     packed = {name for name in names if name.endswith("_packed")}
     assert set(NAMED_SCHEDULERS) == {"oracle", "learned_planner", "tiresias_pollux", *packed}
     assert set(NAMED_SCHEDULERS) <= names

@@ -133,7 +133,10 @@ def test_a_folder_must_exist_and_hide_nothing(project):
         search_in("nowhere")
     assert describe_groups(["scheduler"], str(project / "mine"))["scheduler"]["shortest"] == "Smallest job first."
     (project / "mine" / "scheduler" / "fifo.yaml").write_text("_target_: my_parts.Shortest\n")
-    with pytest.raises(ChoiceError, match=r"fifo\.yaml: would be ignored, since conf/scheduler/fifo\.yaml comes first"):
+    with pytest.raises(ChoiceError, match=r"fifo\.yaml: conf/scheduler has fifo already"):
+        search_in(str(project / "mine"))
+    (project / "mine" / "scheduler" / "fifo.yaml").rename(project / "mine" / "scheduler" / "choices.yml")
+    with pytest.raises(ChoiceError, match=r"choices\.yml: tables of choices are read in conf/ only"):
         search_in(str(project / "mine"))
 
 

@@ -13,6 +13,7 @@ from envs.performance import Contention, CostBySize, CostByTable, TableModel
 from experiments.performance import conclusions, contention, predictions, sharing
 from experiments.performance.predictions import summarise_errors
 from experiments.performance.profiles import PREDICTION_COLUMNS
+from murmuration.config.tables import read_choices
 from tests.unit.scripts.test_training_scripts import run_here
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -91,7 +92,7 @@ def test_a_wrong_folder_is_a_one_line_error(run, tmp_path):
 
 
 def built(group, name):
-    return instantiate(yaml.safe_load((CONF / group / f"{name}.yaml").read_text()), _convert_="all")
+    return instantiate(yaml.safe_load(read_choices(CONF / group)[name]), _convert_="all")
 
 
 def test_performance_choices_build():
@@ -131,9 +132,9 @@ def published_mtbfs():
     }
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "failures").glob("*.yaml")))
+@pytest.mark.parametrize("name", read_choices(CONF / "failures"))
 def test_failures_have_the_published_figure_or_say_that_they_have_none(name):
-    failures, text = built("failures", name), (CONF / "failures" / f"{name}.yaml").read_text()
+    failures, text = built("failures", name), read_choices(CONF / "failures")[name]
     published = published_mtbfs()
     assert (name in published) != ("Illustrative, not a published figure" in text)
     if name in published:

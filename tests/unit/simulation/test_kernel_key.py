@@ -49,7 +49,6 @@ SOURCES = {
     "upper.py": """
         from typing import NamedTuple
         import numpy as np
-        from envs.simulation.compiled.by_reference import by_reference
         from envs.simulation.compiled.jit import kernel
         from middle import raised
 
@@ -86,7 +85,6 @@ CHANGES = {
     "fields of a record": ("upper.py", '"first", np.int64), ("second"', '"second", np.int64), ("first"', 1040.0),
     "fields of a named tuple": ("upper.py", "    left: int\n    right: int", "    right: int\n    left: int", 1070.0),
     "what is inlined": ("middle.py", "part", "leaf", 1040.0),
-    "what is passed by its address": ("upper.py", "class Inner", "@by_reference\nclass Inner", 1040.0),
 }
 NO_CHANGES = {
     "a docstring": ("upper.py", "Return a number.", "Return the sum."),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from envs.workloads.readers.helios import HeliosTrace
     from envs.workloads.readers.itp import ItpTrace
     from envs.workloads.readers.jobs import JobsTrace
+    from envs.workloads.readers.kubernetes import KubernetesTrace
     from envs.workloads.readers.muri import MuriTrace
     from envs.workloads.readers.openb import OpenbTrace
     from envs.workloads.readers.pai import PaiTrace
@@ -31,6 +32,7 @@ _MODULES = {
     "HeliosTrace": "helios",
     "ItpTrace": "itp",
     "JobsTrace": "jobs",
+    "KubernetesTrace": "kubernetes",
     "MuriTrace": "muri",
     "OpenbTrace": "openb",
     "PaiTrace": "pai",
@@ -59,6 +61,7 @@ __all__ = [
     "HeliosTrace",
     "ItpTrace",
     "JobsTrace",
+    "KubernetesTrace",
     "MuriTrace",
     "OpenbTrace",
     "PaiTrace",

@@ -12,7 +12,7 @@ REVISION ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := learn,render,recipes,docs,dev
+EXTRAS := learn,render,recipes,parquet,docs,dev
 
 # Idle threads of torch sleep instead of spinning: with two threads on a loaded machine this is ten times faster.
 export OMP_WAIT_POLICY ?= PASSIVE

@@ -1,6 +1,7 @@
 """Workloads from a trace, which is read on first use, split by time, and cut into episodes and windows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from envs.workloads.constraining import ConstraintsSetting, LimitsSetting
 from envs.workloads.fits import check_sizes, check_workload_fits
 from envs.workloads.mix import JobMix
 from envs.workloads.readers.reader import TraceReader, locate
-from envs.workloads.readers.report import ReadReport
+from envs.workloads.readers.report import SOURCE_ATTRIBUTE, ReadReport
 from envs.workloads.recorded import ZERO_ATTRIBUTE
 from envs.workloads.source import check_split
 from envs.workloads.splits import Windows, cut_by_days, cut_by_shares
@@ -220,6 +221,9 @@ class TraceSource:
         notes = [report.summary(), *report.notes]
         if not self.cluster.name.startswith(self.recommended_cluster):  # the name may be followed by the bandwidth
             notes.append(f"the slice was chosen for cluster {self.recommended_cluster}, not {self.cluster.name}")
-        workload = self._assembly.workload(frame, self.name, notes)
+        assembly = self._assembly
+        if (of_file := frame.attrs.get(SOURCE_ATTRIBUTE)) is not None:  # jobs that were converted from another trace
+            assembly = replace(assembly, source=of_file[0], gpus_per_node=of_file[1])
+        workload = assembly.workload(frame, self.name, notes)
         check_workload_fits(workload, self.cluster, self.performance)
         return workload, report

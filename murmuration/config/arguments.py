@@ -23,7 +23,12 @@ from murmuration.config.errors import ChoiceError
 from murmuration.config.values import check_values
 
 ALL, FAST = "all", "fast"
-OWN_READERS = ("CsvTrace", "SlurmTrace")  # of files of one's own, by the last name of their class
+OWN_READERS = (
+    "CsvTrace",
+    "JobsTrace",
+    "KubernetesTrace",
+    "SlurmTrace",
+)  # of files of one's own, by the last name of their class
 # They decide about GPUs only, as the agents do, and within milliseconds.
 FAST_SCHEDULERS = (
     *("fifo", "fifo_backfill", "fifo_easy", "forecast_planner", "las", "optimus", "qssf", "random", "slurm"),

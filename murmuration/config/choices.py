@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from hydra import initialize_config_dir
+from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -124,6 +124,29 @@ def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -
 def option_of(group: str) -> str:
     """Return the option that chooses from a group, up to its name."""
     return f"+{group}@scenario.{group}=" if group in (each.name for each in GROUPS if each.of_scenario) else f"{group}="
+
+
+def choose_workload(options: Sequence[str], config_dir: str | None = None) -> dict[str, Any]:
+    """Return the values of a workload that reads a trace.
+
+    Args:
+        options: such as `workload=slurm`, the default, and `workload.reader.timezone=Europe/Berlin`.
+        config_dir: a folder of one's own with workloads.
+
+    Raises:
+        ChoiceError: the workload reads no trace, or an option is about something else.
+    """
+    chosen = next((each for each in reversed(options) if each.startswith("workload=")), "workload=slurm")
+    others = [each for each in options if not each.startswith("workload=")]
+    if wrong := [each for each in others if not each.startswith("workload.")]:
+        raise ChoiceError(f"{wrong[0]}: is no option here; give workload=<name>, or workload.reader.<option>=<value>")
+    with own_configs():
+        given = [f"++{each}" for each in others]  # a mapping may get new keys; the reader refuses unknown options
+        config = compose(overrides=[f"+{chosen}", *given, *search_in(config_dir)])
+    values: Any = OmegaConf.to_container(config.workload, resolve=True)
+    if "reader" not in values:
+        raise ChoiceError(f"{chosen}: reads no trace; choose one that does, such as workload=slurm")
+    return dict(values)
 
 
 def find_shipped(path: str | Path) -> Path:

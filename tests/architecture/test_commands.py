@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PLACEHOLDER = re.compile(r"<[^>]*>")
 BLOCK, SPAN = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE), re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 SETTING = re.compile(r"[+~]{0,2}(?P<key>[a-z_]\w*(?:\.\w+)*)(?P<value>@[\w.]+=|=|$)")
-FILES = (".csv", ".json", ".md", ".py")
+FILES = (".csv", ".json", ".md", ".parquet", ".py", ".txt")
 GLOBAL = (".", "experiment", "task", "tuning")  # folders of conf/ whose files are not placed under the folder's name
 # Arguments of functions, in prose; what Hydra and a scheduler of the reader's have.
 OTHERS = ("categorical_actions", "key", "networks", "render_mode", "until", "hydra", "own")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from envs.workloads.readers.gavel import GavelTrace
     from envs.workloads.readers.helios import HeliosTrace
     from envs.workloads.readers.itp import ItpTrace
+    from envs.workloads.readers.jobs import JobsTrace
+    from envs.workloads.readers.kubernetes import KubernetesTrace
     from envs.workloads.readers.muri import MuriTrace
     from envs.workloads.readers.openb import OpenbTrace
     from envs.workloads.readers.pai import PaiTrace
@@ -29,6 +31,8 @@ _MODULES = {
     "GavelTrace": "gavel",
     "HeliosTrace": "helios",
     "ItpTrace": "itp",
+    "JobsTrace": "jobs",
+    "KubernetesTrace": "kubernetes",
     "MuriTrace": "muri",
     "OpenbTrace": "openb",
     "PaiTrace": "pai",
@@ -56,6 +60,8 @@ __all__ = [
     "GavelTrace",
     "HeliosTrace",
     "ItpTrace",
+    "JobsTrace",
+    "KubernetesTrace",
     "MuriTrace",
     "OpenbTrace",
     "PaiTrace",

@@ -164,7 +164,7 @@ class CsvTrace:
         unread = [column for column in table.columns if column not in named_by]
         if not self.duplicates:
             table.skip_duplicates()
-        jobs = self._jobs(table)
+        jobs = self.jobs(table)
         origin = self._origin(jobs["submit_time"][table.sound])
         self._filter(table)
         renamed = [f"{name} from {column}" for name, column in self.columns.items() if column not in (None, name)]
@@ -175,7 +175,7 @@ class CsvTrace:
             notes.append(f"columns that are not read: {', '.join(unread)}")
         return table.finish(jobs, notes=[*notes, *self._resource_notes(jobs, table)], origin=origin)
 
-    def _jobs(self, table: TraceTable) -> dict[str, npt.NDArray[Any]]:
+    def jobs(self, table: TraceTable) -> dict[str, npt.NDArray[Any]]:
         """Return the standard columns over all rows; rows that cannot be read are marked as bad."""
         num_gpus = table.numbers(self._column("num_gpus"), high=MAX_GPUS, whole=True)
         submit = self._submit(table)
@@ -224,7 +224,7 @@ class CsvTrace:
         """Return what really happened; starts and ends only if they are of the same clock as submissions."""
         found: dict[str, npt.NDArray[Any]] = {}
         if self._has("attempts"):
-            found["attempts"] = self._or_zero(table, "attempts", high=MAX_GPUS, whole=True)
+            found["attempts"] = table.numbers(self._column("attempts"), high=MAX_GPUS, whole=True, empty=0.0)
         if span and len({self._unit(name) in TIME_UNITS for name in ("submit_time", *span)}) == 1:
             unknown = np.full(len(table), np.nan)
             start, end = (span.get(name, unknown) for name in ("start_time", "end_time"))
@@ -251,14 +251,8 @@ class CsvTrace:
         for name, low, high in (("time_limit", 0.0, MAX_SECONDS), ("priority", -1e12, 1e12), ("nice", -1e12, 1e12)):
             if self._has(name):
                 scale = TIME_UNITS[self._unit(name)] if name == "time_limit" else 1.0
-                found[name] = self._or_zero(table, name, low=low, high=high / scale) * scale
+                found[name] = table.numbers(self._column(name), low=low, high=high / scale, empty=0.0) * scale
         return found
-
-    def _or_zero(self, table: TraceTable, name: str, **limits: Any) -> FloatArray:
-        """float64[num_rows]: a field as numbers, see `TraceTable.numbers`; empty cells are 0."""
-        column = self._column(name)
-        table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))
-        return table.numbers(column, **limits)
 
     def _truths(self, table: TraceTable, name: str) -> BoolArray:
         """bool[num_rows]: a column of truth values."""
@@ -279,7 +273,8 @@ class CsvTrace:
                 )
         for name in ("max_nodes", "num_nodes", "gpus_per_node", "gpu_memory"):
             if self._has(name):
-                found[name] = self._or_zero(table, name, high=MAX_GPUS, whole=name != "gpu_memory")
+                column = self._column(name)
+                found[name] = table.numbers(column, high=MAX_GPUS, whole=name != "gpu_memory", empty=0.0)
         if self._has("exclusive"):
             found["exclusive"] = self._truths(table, "exclusive")
         return found
@@ -315,12 +310,11 @@ class CsvTrace:
     def _time(self, table: TraceTable, name: str) -> FloatArray:
         """float64[num_rows]: times in seconds; NaN in empty cells of fields that this mapping does not need."""
         unit, column = self._unit(name), self._column(name)
-        absent = ("",) if _is_time(name) and name not in self._needed() else ()
+        needed = name in self._needed() or not _is_time(name)
         if unit not in TIME_UNITS:
-            return table.times(column, unit, self.timezone, absent)
-        empty = np.isin(table.text(column), list(absent))
-        table.columns[column] = np.where(empty, "0", table.text(column))
-        return np.where(empty, np.nan, table.numbers(column, high=LATEST / TIME_UNITS[unit]) * TIME_UNITS[unit])
+            return table.times(column, unit, self.timezone, () if needed else ("",))
+        empty = None if needed else np.nan
+        return table.numbers(column, high=LATEST / TIME_UNITS[unit], empty=empty) * TIME_UNITS[unit]
 
     def _named(self, table: TraceTable, name: str, ours: Mapping[str, str]) -> npt.NDArray[np.object_]:
         """object[num_rows]: names of models or GPU types, translated."""

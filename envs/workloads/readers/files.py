@@ -34,7 +34,7 @@ _UNREAD = {
     b"PK\x05\x06": "an empty zip archive; give a file with jobs",
     b"\x28\xb5\x2f\xfd": "compressed by zstd; unpack it with unzstd",
     b"7z\xbc\xaf\x27\x1c": "a 7z archive; unpack it",
-    b"PAR1": "a Parquet file; export it as CSV",
+    b"PAR1": "a Parquet file, which only readers of tables read; export it as text",
     b"SQLite format 3": "an SQLite database; export the table as CSV",
     b"\x89HDF": "an HDF5 file; export the table as CSV",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; export the table as CSV",
@@ -63,7 +63,7 @@ def read_lines(path: Path) -> Iterator[str]:
         for row, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), ""), start=1):
             left -= max(len(line), CHARACTERS_PER_VALUE)
             if left < 0:
-                raise _too_large(path)
+                raise too_large(path)
             if len(line) > LONGEST_LINE:
                 raise TraceError(
                     f"{path}: row {row} has more than {LONGEST_LINE:,} characters; give a file with one job per line"
@@ -83,7 +83,7 @@ def read_text(path: Path) -> str:
     with _open(path) as file:
         text = file.read(most + 1)
     if len(text) > most:
-        raise _too_large(path)
+        raise too_large(path)
     _check_text(path, text, 1)
     return text
 
@@ -98,7 +98,7 @@ def limit_values(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator[
     for row, cells in rows:
         left -= len(cells)
         if left < 0:
-            raise _too_large(path)
+            raise too_large(path)
         yield row, cells
 
 
@@ -186,7 +186,8 @@ def _check_text(path: Path, text: str, row: int) -> None:
     )
 
 
-def _too_large(path: Path) -> TraceError:
+def too_large(path: Path) -> TraceError:
+    """Return the error about a file that exceeds the limit on characters."""
     most = most_characters()
     return TraceError(
         f"{path}: has more than {most // 1_000_000:,} million characters, or {most // CHARACTERS_PER_VALUE:,} values, "

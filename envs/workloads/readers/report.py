@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from envs.types import as_line
 
 FILE_ATTRIBUTE = "file"  # attribute of a reader's frame: the path of its file
+SOURCE_ATTRIBUTE = "source"  # of a converted one: the name of its trace, and the GPUs of a usual node there
 
 
 @dataclass(frozen=True, slots=True)

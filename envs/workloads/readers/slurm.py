@@ -208,8 +208,7 @@ def _shown(table: TraceTable, submit: FloatArray, timezone: str | None) -> dict[
     found: dict[str, npt.NDArray[Any]] = {}
     for column, name in (("Priority", "priority"), ("NNodes", "ran_on_nodes"), ("ArrayLimit", "array_limit")):
         if column in table.columns:
-            table.columns[column] = np.where(table.text(column) == "", "0", table.text(column))
-            found[name] = table.numbers(column, high=1e12)
+            found[name] = table.numbers(column, high=1e12, empty=0.0)
     for column, name in (("QOS", "qos"), ("Dependency", "dependency"), ("Requeue", "requeue")):
         if column in table.columns:
             found[name] = table.text(column)

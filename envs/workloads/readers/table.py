@@ -16,6 +16,7 @@ import pandas as pd
 from envs.types import BoolArray, FloatArray, IntArray, TraceError, as_line, did_you_mean
 from envs.workloads.readers.clock import find_zone, localise, state_zone
 from envs.workloads.readers.files import limit_values, read_lines
+from envs.workloads.readers.parquet import is_parquet, parquet_rows
 from envs.workloads.readers.report import FILE_ATTRIBUTE, BadRow, ReadReport
 from envs.workloads.recorded import ZERO_ATTRIBUTE
 
@@ -96,16 +97,34 @@ class TraceTable:
         """object[num_rows]: a column as text, without outer blanks."""
         return self.columns[field]
 
-    def numbers(self, field: str, *, low: float = 0.0, high: float = MAX_SECONDS, whole: bool = False) -> FloatArray:
-        """float64[num_rows]: a column as numbers, 0 for text. Rows that are text or outside [low, high] are bad."""
+    def numbers(
+        self,
+        field: str,
+        *,
+        low: float = 0.0,
+        high: float = MAX_SECONDS,
+        whole: bool = False,
+        empty: float | None = None,
+    ) -> FloatArray:
+        """float64[num_rows]: a column as numbers, 0 for text. Rows that are text or outside [low, high] are bad.
+
+        Args:
+            field: the column.
+            low, high: the least and the largest allowed value.
+            whole: whether it must be a whole number.
+            empty: the value of empty cells; such rows are bad if None.
+        """
         values: FloatArray = np.array(pd.to_numeric(pd.Series(self.columns[field]), errors="coerce"), dtype=np.float64)
+        blank = (self.columns[field] == "") & (empty is not None)
         finite = np.isfinite(values)
-        self.reject(~finite, field, "must be a finite number")
+        self.reject(~finite & ~blank, field, "must be a finite number")
         values[~finite] = 0.0
         self.reject(finite & (values < low), field, f"must be at least {low:g}")
         self.reject(finite & (values > high), field, f"must be at most {high:g}")
         if whole:
             self.reject(values != np.floor(values), field, "must be a whole number")
+        if empty is not None:
+            values[blank] = empty
         return values
 
     def times(
@@ -127,7 +146,7 @@ class TraceTable:
         """
         texts = pd.Series(self.columns[field])
         stamps = pd.to_datetime(texts, format=layout, errors="coerce", utc=True).dt.tz_localize(None)
-        good = stamps.notna().to_numpy()
+        good = (stamps.notna() & texts.str.contains("[0-9]")).to_numpy(dtype=np.bool_)  # pandas takes "now" for a time
         form = "like 2017-10-09 07:01:55" if layout == DEFAULT_LAYOUT else f"of the form {layout}"
         none = np.isin(self.columns[field], list(absent))
         if absent and not self.strict:  # a time that the row does not need is no reason to leave it out
@@ -367,12 +386,13 @@ def _check_columns(
 
 
 def rows_of(path: Path, delimiter: str = ",", *, quoted: bool = True) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a comma-separated file with their line numbers, from 1; blank lines are skipped.
+    """Yield the rows of a comma-separated or a Parquet file with their numbers, from 1; blank lines are skipped.
 
     Raises:
         TraceError: the file cannot be read, is not text, exceeds a limit, or has a quote that is not closed.
     """
-    yield from limit_values(path, _split_rows(path, delimiter, quoted))
+    rows = parquet_rows(path) if is_parquet(path) else _split_rows(path, delimiter, quoted)
+    yield from limit_values(path, rows)
 
 
 def _split_rows(path: Path, delimiter: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:

@@ -57,6 +57,15 @@ def test_only_the_first_verdict_on_a_row_counts():
     assert rows.skipped == {"not wanted": 1}
 
 
+@pytest.mark.parametrize("layout", ["%Y-%m-%d %H:%M:%S", "ISO8601"])
+@pytest.mark.parametrize("word", ["now", "today", "NaT"])
+def test_words_are_no_times(layout, word):
+    """pandas takes some for the present time, so that a file would be read differently each day."""
+    rows = table("2024-03-04 08:00:00", word)
+    assert rows.times("x", layout)[1] == 0.0
+    assert rows.sound.tolist() == [True, False]
+
+
 def test_times_are_seconds_without_a_zone():
     rows = table("1970-01-02 00:00:01", "2017-11-05 01:30:00", "2017-13-01 00:00:00", "yesterday", "")
     found = rows.times("x")

@@ -73,7 +73,7 @@ def test_a_text_is_read_whatever_its_name_says(tmp_path, pack):
         (tar(b"a,b\n"), "is a tar archive"),
         (gzip.compress(gzip.compress(b"a,b\n")), "is gzip of a file compressed by gzip; unpack it once"),
         (b"\x28\xb5\x2f\xfdxx", "is compressed by zstd"),
-        (b"PAR1xxxx", "is a Parquet file; export it as CSV"),
+        (b"PAR1xxxx", "is a Parquet file, which only readers of tables read; export it as text"),
         (b"\n<!DOCTYPE HTML>\n<html>", "is a web page; download the file itself"),
         (b"version https://git-lfs.github.com/spec/v1\noid 1\n", "is a pointer of Git LFS"),
         ("a,b\n1,2\n3,é\n".encode("latin-1"), "row 3 has the byte 0xe9, .* Latin-1 or Windows-1252: convert it"),

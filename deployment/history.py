@@ -31,6 +31,7 @@ class ObservedJob:
         opted_in: whether its owner lets an adviser change its place in the queue.
         nice: Slurm's adjustment of its priority: a higher value lowers it.
         priority: by which the cluster manager orders jobs that wait.
+        partition: in whose queue it waits.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ObservedJob:
     opted_in: bool = False
     nice: int = 0
     priority: float = 0.0
+    partition: str = ""
 
     @property
     def ended(self) -> bool:

@@ -57,9 +57,9 @@ def observe_queue(text: str, names: Sequence[str], left_out: dict[str, str]) -> 
         priority, nice = job.optional("priority"), job.optional("nice")
         comment = job.optional("comment")
         limit = job.optional("time_limit")
-        user, account, name = (
+        user, account, name, partition = (
             "" if (entry := job.optional(key)) is None else entry.text(LONGEST_NAME)
-            for key in ("user_name", "account", "name")
+            for key in ("user_name", "account", "name", "partition")
         )
         return ObservedJob(
             str(number),
@@ -76,6 +76,7 @@ def observe_queue(text: str, names: Sequence[str], left_out: dict[str, str]) -> 
             opted_in=comment is not None and OPTED_IN in MARKS.split(comment.text(LONGEST_COMMENT)),
             nice=0 if nice is None else _signed(nice),
             priority=0.0 if priority is None else plain_number(priority),
+            partition=partition,
         )
 
     return read_jobs(text, "squeue --json", read, left_out)

@@ -117,7 +117,7 @@ def test_a_job_that_runs_at_the_first_look_runs_in_the_shadow_too_and_has_no_wai
 def watch_two(shadow, seconds):
     """Really, "a" (64 GPUs) runs from 0 to 100 and "b" (64 GPUs, submitted at 10) from 100 until `seconds` later."""
     a, b = ObservedJob("a", 1e9, 64, 600.0), ObservedJob("b", 1e9 + 10, 64, 60.0)
-    runs = {node: 8 for node in range(8)}
+    runs = dict.fromkeys(range(8), 8)
     looks = [
         (0, [a]),
         (10, [replace(a, start_time=1e9, gpus=runs), b]),
@@ -141,9 +141,9 @@ def test_jobs_begin_once_and_run_in_the_shadow_as_long_as_they_really_ran(tmp_pa
 
 
 def test_what_was_assumed_too_long_is_played_again_once_it_is_known(tmp_path):
-    """b, which may take 60 s, begins at 100 when a has ended, and c when b has: it turns out at 120 that this took 5 s."""
+    """b, which may take 60 s, begins at 100 when a has ended, and c when b has: at 120, that took 5 s."""
     shadow, _ = watching(tmp_path / "j", Srtf, replace(SETUP, scenario=Scenario(preemption="never")))
-    whole = {node: 8 for node in range(8)}
+    whole = dict.fromkeys(range(8), 8)
     a, b, c = (
         ObservedJob(name, 1e9 + now, 64, limit) for name, now, limit in (("a", 0, 20.0), ("b", 1, 60.0), ("c", 2, 99.0))
     )

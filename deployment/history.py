@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from envs.performance import find_throughput
 from envs.simulation import Setup
-from envs.types import Configuration, JobId, JobSpec, MurmurationError, NodeId, Seconds
+from envs.types import Configuration, Constraints, JobId, JobSpec, MurmurationError, NodeId, Seconds
 
 MOST_HOURS = 24.0  # that a job without a time limit is taken to run
 
@@ -32,6 +32,7 @@ class ObservedJob:
         nice: Slurm's adjustment of its priority: a higher value lowers it.
         priority: by which the cluster manager orders jobs that wait.
         partition: in whose queue it waits.
+        max_nodes: on how many nodes it can be at most; 0 for any number.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ObservedJob:
     nice: int = 0
     priority: float = 0.0
     partition: str = ""
+    max_nodes: int = 0
 
     @property
     def ended(self) -> bool:
@@ -126,6 +128,7 @@ class StandIn:
     def describe(self, job: JobId, since: Seconds, seen: ObservedJob) -> JobSpec:
         """Return a job as schedulers see it, from its id and when it could be started first."""
         predicts = self.setup.scenario.information.work == "predicted"
+        fits = seen.num_gpus <= seen.max_nodes * int(self.setup.cluster.node_gpus.max())
         return JobSpec(
             job,
             since,
@@ -135,6 +138,7 @@ class StandIn:
             name=seen.job_name,
             user=seen.user,
             tenant=seen.tenant,
+            constraints=Constraints(max_nodes=seen.max_nodes if fits else 0),
         )
 
 

@@ -242,7 +242,7 @@ class PlayedCluster:
             if _gpus_of(held) == _gpus_of(placement) or (self._keeps and held):
                 continue
             if placement and self._keeps:
-                placement = _fit(placement, free)
+                placement = _fit(placement, free, self._history.jobs[job].spec.constraints.max_nodes)
             if held or (placement and not down & set(placement.gpus)):
                 found[job] = placement
         return found
@@ -265,17 +265,23 @@ def _gpus_of(placement: Placement | None) -> dict[NodeId, int]:
     return dict(placement.gpus) if placement else {}
 
 
-def _fit(placement: Placement, free: list[int]) -> Placement | None:
-    """Return a placement, on other GPUs where those are not free; None if too few are. Takes them from `free`."""
+def _fit(placement: Placement, free: list[int], max_nodes: int) -> Placement | None:
+    """Return a placement, on other GPUs where those are not free; None if too few are. Takes them from `free`.
+
+    Args:
+        placement: what was wanted.
+        free: GPUs of each node.
+        max_nodes: at most so many nodes; 0 for any number.
+    """
     gpus, want = dict(placement.gpus), placement.num_gpus
     if any(count > free[node] for node, count in gpus.items()):
-        if sum(free) < want:
-            return None
         gpus = {}
         tight = [node for node, count in sorted(enumerate(free), key=lambda each: each[1]) if count >= want]
-        for node in tight or sorted(range(len(free)), key=lambda node: -free[node]):
+        for node in tight[:1] or sorted(range(len(free)), key=lambda node: -free[node]):
             if take := min(free[node], want - sum(gpus.values())):
                 gpus[node] = take
+        if sum(gpus.values()) < want or len(gpus) > (max_nodes or len(free)):
+            return None
     for node, count in gpus.items():
         free[node] -= count
     return Placement(gpus)

@@ -77,6 +77,7 @@ def observe_queue(text: str, names: Sequence[str], left_out: dict[str, str]) -> 
             nice=0 if nice is None else _signed(nice),
             priority=0.0 if priority is None else plain_number(priority),
             partition=partition,
+            max_nodes=whole_number(job.field("node_count")) if job.optional("tres_per_node") else 0,
         )
 
     return read_jobs(text, "squeue --json", read, left_out)

@@ -4,7 +4,7 @@ import itertools
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,13 +42,12 @@ def advise_cluster(run: AdviceRun, folder: Path) -> None:
     """
     adapter = find_adapter(run.rest)
     if not run.act and not run.restore:
-        with _interrupted_by_signals():
-            _advise(run, adapter, Journal(folder / JOURNAL))
+        with _interrupted_by_signals(), closing(Journal(folder / JOURNAL)) as journal:
+            _advise(run, adapter, journal)
         return
     state = Path(run.state)
     state.mkdir(parents=True, exist_ok=True)
-    journal = Journal(state / JOURNAL)
-    with _interrupted_by_signals(), claim_cluster(adapter, state):
+    with _interrupted_by_signals(), closing(Journal(state / JOURNAL)) as journal, claim_cluster(adapter, state):
         restore_values(Adviser(adapter, journal, run.changes_per_minute, act=True), adapter)
         if not run.restore:
             _advise(run, adapter, journal)
@@ -140,19 +139,21 @@ def restore_values(adviser: Adviser, adapter: SlurmAdapter) -> None:
     Raises:
         RunFailedError: some could not be set back, `PATIENCE` times.
     """
-    why = ""
+    told: set[str] = set()
     for _ in range(PATIENCE):
         if not adviser.changed:
             return
         try:
-            say([(time.time(), line) for line in adviser.restore(_present(adapter))])
+            said = adviser.restore(_present(adapter))
         except ActionRefusedError as error:
-            why = f" ({error})"
+            said = [str(error)]
+        say([(time.time(), line) for line in said if line not in told])
+        told.update(said)
         if adviser.changed:
             time.sleep(1.0)
     if adviser.changed:
-        names = ", ".join(sorted(adviser.changed))
-        raise RunFailedError(f"nice of the jobs {as_line(names)} is not set back{why}; try again with restore=true")
+        names = as_line(", ".join(sorted(adviser.changed)))
+        raise RunFailedError(f"nice of the jobs {names} is not set back; lines above say why; try restore=true")
 
 
 def _present(adapter: SlurmAdapter) -> Sequence[ObservedJob]:

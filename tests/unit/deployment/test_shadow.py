@@ -156,6 +156,16 @@ def test_what_was_assumed_too_long_is_played_again_once_it_is_known(tmp_path):
     assert [each.simulated_start - 1e9 for each in shadow.waits()] == [100.0, 105.0]
 
 
+@pytest.mark.parametrize("preemption", ["never", "allowed"])
+def test_a_job_that_asked_for_one_node_is_not_divided(tmp_path, preemption):
+    """Each node has a job with 1 GPU; 8 GPUs on one node are free once one of them has ended."""
+    shadow, _ = watching(tmp_path / "j", Fifo, replace(SETUP, scenario=Scenario(preemption=preemption)))
+    runs = [ObservedJob(str(i), 1e9, 1, 600.0 + i, 1e9, {i: 1}) for i in range(8)]
+    one = ObservedJob("8", 1e9 + 1, 8, 600.0, max_nodes=1)
+    assert look(shadow, 1e9 + 5, [*runs, one]) == {}
+    assert look(shadow, 1e9 + 50, [*runs[1:], one]) == {"8": "start 8 GPUs on node 0"}
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -194,9 +204,9 @@ def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted
 def test_a_waiting_job_asks_for_gpus_in_any_way_that_slurm_has(asked, gpus):
     """The fields are those that Slurm 22.05 shows; where it does not account for GPUs it does not add them up."""
     job = {"job_id": 3, "job_state": "PENDING", "submit_time": 1000, "time_limit": 10, **asked}
-    assert [each.num_gpus for each in observe_queue(json.dumps({"jobs": [job]}), ["n0"], {})] == (
-        [gpus] if gpus else []
-    )
+    found = observe_queue(json.dumps({"jobs": [job]}), ["n0"], {})
+    assert [each.num_gpus for each in found] == ([gpus] if gpus else [])
+    assert all(each.max_nodes == (job["node_count"] if "tres_per_node" in asked else 0) for each in found)
 
 
 WAITING = {"job_id": 3, "job_state": "PENDING", "submit_time": 1000, "tres_per_node": "gres:gpu:1", "node_count": 1}

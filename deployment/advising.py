@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from deployment.adapter import ActionRefusedError
-from deployment.history import History, JobHistory, ObservedJob
+from deployment.history import History, ObservedJob
 from deployment.journal import CARRIED_OUT, INTENDED, POSTPONED, REFUSED, SHADOWED, Journal
 from deployment.limits import ActionLimit
 from deployment.played import PlayedCluster
@@ -36,28 +36,27 @@ class NiceSetter(Protocol):
 
 
 def foresee(scheduler: Scheduler, history: History, most_rounds: int) -> list[str]:
-    """Return the jobs that wait in the order in which a scheduler would start them if no others came.
+    """Return the jobs that wait in the order in which a scheduler wants them to run, if no others came.
+
+    That is not the order in which they would start: Slurm keeps GPUs free for a large job only if that comes first.
 
     Args:
         scheduler: it is reset.
         history: of which the present is played on; its scenario must say that jobs are not preempted.
-        most_rounds: of the scheduler; jobs that have not started then come last, in the order of their priorities.
+        most_rounds: of the scheduler; jobs that it has not placed then come last, in the order of their priorities.
 
     Raises:
         RoundFailedError: the scheduler has failed.
     """
     played = PlayedCluster(scheduler, history)
-    waiting = [job for job in history.jobs if not (job.seen.gpus or job.seen.ended)]
-
-    def place(job: JobHistory) -> tuple[bool, float, int]:
-        start = played.plays[job.spec.id].start
-        return math.isnan(start), -job.seen.priority if math.isnan(start) else start, job.spec.id
-
+    waiting = {job.spec.id: job for job in history.jobs if not (job.seen.gpus or job.seen.ended)}
     for _ in range(most_rounds):
-        if not any(place(job)[0] for job in waiting):
+        if waiting.keys() <= played.wanted.keys():
             break
         played.play(math.inf, most_rounds=1)
-    return [job.seen.name for job in sorted(waiting, key=place)]
+    found = [waiting[job] for job in played.wanted if job in waiting]
+    others = [job for number, job in waiting.items() if number not in played.wanted]
+    return [job.seen.name for job in (*found, *sorted(others, key=lambda job: -job.seen.priority))]
 
 
 def find_values(ordered: Sequence[ObservedJob], originals: Mapping[str, int]) -> dict[str, int]:

@@ -79,6 +79,8 @@ class PlayedCluster:
         plays: of the jobs of the history that have come, by id.
         time: up to which the cluster was played.
         num_rounds: rounds that the scheduler has answered.
+        wanted: ids of jobs in the order in which the scheduler first placed them, also where that was not possible;
+            in one round those that it was possible for come first.
         inherited: ids of jobs that ran, or had ended, when the play began.
         guessed: whether a job has ended at another time than it would have by what is known now.
     """
@@ -91,6 +93,7 @@ class PlayedCluster:
         self.time, self.num_rounds, self.guessed = history.time, 0, False
         self.plays = [self._present(each) for each in history.jobs]
         self._due: Seconds = self.time
+        self.wanted: dict[int, None] = {}
         self.inherited = frozenset(job for job, play in enumerate(self.plays) if play.placement or not play.open)
         self._first = self.time, [replace(play) for play in self.plays]
         self._begin()
@@ -203,6 +206,8 @@ class PlayedCluster:
         self._told, self._told_ended = len(self.plays), self._told_ended | set(ended)
         decision = self._asked.decide(state)
         carried_out = Decision(self._possible(decision.placements, down), decision.next_decision)
+        placed = [job for job, placement in decision.placements.items() if placement]
+        self.wanted |= dict.fromkeys(sorted(placed, key=lambda job: job not in carried_out.placements))
         self._mirror.check(carried_out)
         return carried_out
 

@@ -43,14 +43,15 @@ def advise_cluster(run: AdviceRun, folder: Path) -> None:
     adapter = find_adapter(run.rest)
     if not run.act and not run.restore:
         with _interrupted_by_signals(), closing(Journal(folder / JOURNAL)) as journal:
-            _advise(run, adapter, journal)
+            _advise(run, adapter, journal, Adviser(adapter, journal, run.changes_per_minute, act=False))
         return
     state = Path(run.state)
     state.mkdir(parents=True, exist_ok=True)
     with _interrupted_by_signals(), closing(Journal(state / JOURNAL)) as journal, claim_cluster(adapter, state):
-        restore_values(Adviser(adapter, journal, run.changes_per_minute, act=True), adapter)
+        adviser = Adviser(adapter, journal, run.changes_per_minute, act=True)
+        restore_values(adviser, adapter)
         if not run.restore:
-            _advise(run, adapter, journal)
+            _advise(run, adapter, journal, adviser)
 
 
 @contextmanager
@@ -63,11 +64,10 @@ def _interrupted_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _advise(run: AdviceRun, adapter: SlurmAdapter, journal: Journal) -> None:
+def _advise(run: AdviceRun, adapter: SlurmAdapter, journal: Journal, adviser: Adviser) -> None:
     """Advise until the looks end or the user interrupts."""
     setup = build_inputs(run.problem).setup
     setup = replace(setup, scenario=replace(setup.scenario, preemption="never"))  # Slurm stops no job for this
-    adviser = Adviser(adapter, journal, run.changes_per_minute, act=run.act)
     rounds = Rounds(find_actor(run), StandIn(setup, run.model), adviser, journal, run.ahead)
     print(f"advising {setup.cluster.num_nodes} nodes with {setup.cluster.num_gpus} GPUs; Ctrl-C ends", flush=True)
     try:

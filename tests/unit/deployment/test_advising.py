@@ -267,7 +267,7 @@ def test_another_journal_is_refused(tmp_path, advising):
 
 
 @pytest.mark.parametrize(("scheduler", "order"), [(Fifo, ["1", "2", "3", "4"]), (Srtf, ["3", "2", "1", "4"])])
-def test_the_order_is_that_in_which_the_scheduler_would_start_the_jobs(scheduler, order):
+def test_the_order_is_that_in_which_the_scheduler_wants_the_jobs_to_run(scheduler, order):
     """Job 0 runs until 600; the others need all 8 GPUs for 300, 200 and 100 s; job 4 for longer."""
     history = History(StandIn(SETUP, "any"))
     limits = (600.0, 300.0, 200.0, 100.0, 900.0)
@@ -275,4 +275,16 @@ def test_the_order_is_that_in_which_the_scheduler_would_start_the_jobs(scheduler
     jobs[0] = replace(jobs[0], start_time=1e9, gpus={0: 8})
     history.look(1e9 + 10, jobs)
     assert foresee(scheduler(), history, 100) == order
-    assert foresee(scheduler(), history, 1) == ["1", "2", "3", "4"]  # asked once only: by their priorities
+    assert foresee(scheduler(), history, 0) == ["1", "2", "3", "4"]  # not asked: by their priorities
+
+
+def test_a_large_job_that_is_wanted_comes_before_small_ones_that_would_start_earlier():
+    """Job 1 needs 8 GPUs for 100 s, job 2 one GPU for 500 s: two are free, and job 0 has the others."""
+    history = History(StandIn(SETUP, "any"))
+    jobs = [
+        ObservedJob("0", 1e9, 6, 600.0, 1e9, {0: 6}),
+        ObservedJob("1", 1e9 + 1, 8, 100.0),
+        ObservedJob("2", 1e9 + 2, 1, 500.0),
+    ]
+    history.look(1e9 + 10, jobs)
+    assert foresee(Srtf(), history, 100) == ["1", "2"]

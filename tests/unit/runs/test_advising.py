@@ -150,6 +150,7 @@ def test_the_next_start_sets_back_what_a_killed_one_has_left(advise, monkeypatch
     lines, end = advise(again, *options)
     assert end is None
     assert lines[0] == "job 9: nice -1 is set back to 0"
+    assert lines.count("job 9: nice 0 -> -1") == ("act=true" in options)  # it is advised on again
     assert again.nice == {8: 0, 9: 0}
 
 

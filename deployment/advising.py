@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from deployment.adapter import ActionRefusedError
-from deployment.history import History, ObservedJob
+from deployment.history import ClusterHistory, ObservedJob
 from deployment.journal import CARRIED_OUT, INTENDED, POSTPONED, REFUSED, SHADOWED, Journal
 from deployment.limits import ActionLimit
 from deployment.played import PlayedCluster
@@ -35,7 +35,7 @@ class NiceSetter(Protocol):
         ...
 
 
-def foresee(scheduler: Scheduler, history: History, most_rounds: int) -> list[str]:
+def foresee(scheduler: Scheduler, history: ClusterHistory, most_rounds: int) -> list[str]:
     """Return the jobs that wait in the order in which a scheduler wants them to run, if no others came.
 
     That is not the order in which they would start: Slurm keeps GPUs free for a large job only if that comes first.

@@ -142,7 +142,7 @@ class StandIn:
         )
 
 
-class History:
+class ClusterHistory:
     """Puts looks at a cluster together.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deployment.deciding import LocalScheduler
-from deployment.history import History, JobHistory
+from deployment.history import ClusterHistory, JobHistory
 from deployment.mirror import Mirror
 from deployment.state import ClusterState, Decision, JobState
 from envs.scheduling import Scheduler
@@ -49,7 +49,7 @@ class JobPlay:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlayedChange:
     """What a scheduler has changed: which job, when, and which GPUs it gets by node; none if it is stopped."""
 
     time: Seconds
@@ -85,7 +85,7 @@ class PlayedCluster:
         guessed: whether a job has ended at another time than it would have by what is known now.
     """
 
-    def __init__(self, scheduler: Scheduler, history: History) -> None:
+    def __init__(self, scheduler: Scheduler, history: ClusterHistory) -> None:
         setup = history.stand_in.setup
         self._scheduler, self._history, self._setup = scheduler, history, setup
         self._keeps = setup.scenario.preemption == "never"
@@ -126,7 +126,7 @@ class PlayedCluster:
             return JobPlay()
         return JobPlay(Placement(dict(job.seen.gpus)), since=job.start)
 
-    def play(self, until: Seconds, most_rounds: float = math.inf) -> list[Change]:
+    def play(self, until: Seconds, most_rounds: float = math.inf) -> list[PlayedChange]:
         """Play on until a time; return what the scheduler has changed.
 
         Args:
@@ -136,7 +136,7 @@ class PlayedCluster:
         Raises:
             RoundFailedError: the scheduler has failed. It is reset, and asked the same again when it is played on.
         """
-        changes: list[Change] = []
+        changes: list[PlayedChange] = []
         last = self.num_rounds + most_rounds
         while (time := self._next_event()) <= until and time < math.inf and self.num_rounds < last:
             changes += self._round(time)
@@ -167,7 +167,7 @@ class PlayedCluster:
         elapsed = 0.0 if math.isnan(known.start) else self._history.time - known.start
         return known.seen.expected if known.seen.expected > elapsed else elapsed + 1.0  # it still runs
 
-    def _round(self, now: Seconds) -> list[Change]:
+    def _round(self, now: Seconds) -> list[PlayedChange]:
         """Let everything happen that happens at one instant, and ask the scheduler."""
         self.time, self._due = now, math.inf
         jobs = self._history.jobs
@@ -252,7 +252,7 @@ class PlayedCluster:
                 found[job] = placement
         return found
 
-    def _change(self, job: int, placement: Placement | None) -> Change:
+    def _change(self, job: int, placement: Placement | None) -> PlayedChange:
         """Carry out one change."""
         play, now = self.plays[job], self.time
         first = play.placement is None and play.ran == 0
@@ -263,7 +263,7 @@ class PlayedCluster:
             play.start = now
         elif placement:
             play.since, play.restarts = now + self._restart_delay, play.restarts + 1
-        return Change(now, self._history.jobs[job], action, _gpus_of(placement))
+        return PlayedChange(now, self._history.jobs[job], action, _gpus_of(placement))
 
 
 def _gpus_of(placement: Placement | None) -> dict[NodeId, int]:

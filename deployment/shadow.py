@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from deployment.history import History, ObservedJob, StandIn
+from deployment.history import ClusterHistory, ObservedJob, StandIn
 from deployment.journal import SHADOWED, Journal
-from deployment.played import Change, PlayedCluster, RoundFailedError
+from deployment.played import PlayedChange, PlayedCluster, RoundFailedError
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import NodeId, Seconds
@@ -61,7 +61,7 @@ class Shadow:
 
     def __init__(self, scheduler: Scheduler, setup: Setup, model: str, journal: Journal) -> None:
         self._scheduler, self._journal = scheduler, journal
-        self.history = History(StandIn(setup, model))
+        self.history = ClusterHistory(StandIn(setup, model))
         self._played: PlayedCluster | None = None
 
     @property
@@ -74,7 +74,9 @@ class Shadow:
         """Jobs that run in the shadow."""
         return sum(play.placement is not None for play in self._played.plays) if self._played else 0
 
-    def look(self, now: float, jobs: Sequence[ObservedJob], down: frozenset[NodeId] = frozenset()) -> list[Change]:
+    def look(
+        self, now: float, jobs: Sequence[ObservedJob], down: frozenset[NodeId] = frozenset()
+    ) -> list[PlayedChange]:
         """Take what is seen of the real cluster, and play on until now; return what the scheduler has changed.
 
         Args:
@@ -92,7 +94,7 @@ class Shadow:
             self._played = PlayedCluster(self._scheduler, self.history)
         return self._write(self._played.play(self.history.time))
 
-    def play_out(self) -> list[Change]:
+    def play_out(self) -> list[PlayedChange]:
         """Play on until all jobs that have come have ended; return what the scheduler has changed.
 
         Raises:
@@ -100,7 +102,7 @@ class Shadow:
         """
         return self._write(self._played.play(math.inf)) if self._played else []
 
-    def _write(self, changes: Sequence[Change]) -> list[Change]:
+    def _write(self, changes: Sequence[PlayedChange]) -> list[PlayedChange]:
         for each in changes:
             gpus = {str(node): count for node, count in each.gpus.items()}
             self._journal.write(SHADOWED, each.action, job=each.job.seen.name, now=each.time, gpus=gpus)

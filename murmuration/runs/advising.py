@@ -11,7 +11,7 @@ from pathlib import Path
 from deployment.adapter import ActionRefusedError
 from deployment.advising import Adviser, foresee
 from deployment.bridge import JOURNAL
-from deployment.history import History, ObservedJob, StandIn
+from deployment.history import ClusterHistory, ObservedJob, StandIn
 from deployment.journal import REFUSED, Journal
 from deployment.played import RoundFailedError
 from deployment.slurm.adapter import SlurmAdapter
@@ -68,7 +68,7 @@ def _advise(run: AdviceRun, adapter: SlurmAdapter, journal: Journal, adviser: Ad
     """Advise until the looks end or the user interrupts."""
     setup = build_inputs(run.problem).setup
     setup = replace(setup, scenario=replace(setup.scenario, preemption="never"))  # Slurm stops no job for this
-    rounds = Rounds(find_actor(run), StandIn(setup, run.model), adviser, journal, run.ahead)
+    rounds = AdviceRounds(find_actor(run), StandIn(setup, run.model), adviser, journal, run.ahead)
     print(f"advising {setup.cluster.num_nodes} nodes with {setup.cluster.num_gpus} GPUs; Ctrl-C ends", flush=True)
     try:
         for look in itertools.islice(live_looks(adapter, setup.cluster, run.interval, rounds.left_out), run.looks):
@@ -78,7 +78,7 @@ def _advise(run: AdviceRun, adapter: SlurmAdapter, journal: Journal, adviser: Ad
         print(rounds)
 
 
-class Rounds:
+class AdviceRounds:
     """Rounds of advice; their text is the last line: what was done.
 
     Args:
@@ -108,7 +108,7 @@ class Rounds:
         said = self._looks.work()
         seen = look.down, {(job.name, job.gpus is None, job.eligible) for job in look.jobs if not job.ended}
         if seen != self._seen:
-            history = History(self._stand_in)
+            history = ClusterHistory(self._stand_in)
             history.look(look.now, look.jobs, look.down)
             self.left_out |= {name: why for name, why in history.left_out.items() if name not in self.left_out}
             try:

@@ -16,7 +16,7 @@ from rich.table import Table
 from deployment.bridge import JOURNAL, check_nodes
 from deployment.history import ObservedJob
 from deployment.journal import CARRIED_OUT, REFUSED, SHADOWED, Journal
-from deployment.played import Change, RoundFailedError
+from deployment.played import PlayedChange, RoundFailedError
 from deployment.shadow import OBSERVED, JobWait, Shadow
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.observing import observe_queue, observe_recording
@@ -136,12 +136,12 @@ class Watch:
         except RoundFailedError as error:
             return [(math.nan, line) for line in self.rounds.fail(str(error))]
 
-    def _list(self, changes: Sequence[Change]) -> list[tuple[float, str]]:
+    def _list(self, changes: Sequence[PlayedChange]) -> list[tuple[float, str]]:
         """Count changes of the shadow; return what is to be said of them."""
         self.changes += len(changes)
         return [(self._shadow.history.began + each.time, f"job {each.job.seen.name}: {each}") for each in changes]
 
-    def _take(self, look: Look) -> tuple[list[str], Sequence[Change]]:
+    def _take(self, look: Look) -> tuple[list[str], Sequence[PlayedChange]]:
         if look.failed:
             return self.looks.fail(look.failed), []
         said = [*self.looks.work(), *self._compare_nodes(look.nodes)]

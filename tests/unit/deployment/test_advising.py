@@ -10,7 +10,7 @@ import pytest
 from baselines import Fifo, Srtf
 from deployment.adapter import ActionRefusedError
 from deployment.advising import Adviser, find_values, foresee
-from deployment.history import History, ObservedJob, StandIn
+from deployment.history import ClusterHistory, ObservedJob, StandIn
 from deployment.journal import Journal
 from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, MurmurationError, NodeSpec
@@ -269,7 +269,7 @@ def test_another_journal_is_refused(tmp_path, advising):
 @pytest.mark.parametrize(("scheduler", "order"), [(Fifo, ["1", "2", "3", "4"]), (Srtf, ["3", "2", "1", "4"])])
 def test_the_order_is_that_in_which_the_scheduler_wants_the_jobs_to_run(scheduler, order):
     """Job 0 runs until 600; the others need all 8 GPUs for 300, 200 and 100 s; job 4 for longer."""
-    history = History(StandIn(SETUP, "any"))
+    history = ClusterHistory(StandIn(SETUP, "any"))
     limits = (600.0, 300.0, 200.0, 100.0, 900.0)
     jobs = [ObservedJob(str(i), 1e9 + i, 8, limit, priority=9 - i) for i, limit in enumerate(limits)]
     jobs[0] = replace(jobs[0], start_time=1e9, gpus={0: 8})
@@ -280,7 +280,7 @@ def test_the_order_is_that_in_which_the_scheduler_wants_the_jobs_to_run(schedule
 
 def test_a_large_job_that_is_wanted_comes_before_small_ones_that_would_start_earlier():
     """Job 1 needs 8 GPUs for 100 s, job 2 one GPU for 500 s: two are free, and job 0 has the others."""
-    history = History(StandIn(SETUP, "any"))
+    history = ClusterHistory(StandIn(SETUP, "any"))
     jobs = [
         ObservedJob("0", 1e9, 6, 600.0, 1e9, {0: 6}),
         ObservedJob("1", 1e9 + 1, 8, 100.0),

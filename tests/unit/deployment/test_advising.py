@@ -106,7 +106,7 @@ def test_jobs_that_stand_right_among_each_other_keep_their_values():
 @pytest.fixture
 def advising(tmp_path):
     """Return an adviser of a queue that continues the journal of the one before."""
-    journals = []
+    journals: list[Journal] = []
 
     def of(queue, per_minute=100, *, act=True):
         for journal in journals:

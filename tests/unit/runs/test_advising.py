@@ -154,14 +154,14 @@ def test_the_next_start_sets_back_what_a_killed_one_has_left(advise, monkeypatch
     assert again.nice == {8: 0, 9: 0}
 
 
-def test_values_that_cannot_be_set_back_are_named(advise):
+def test_values_that_cannot_be_set_back_are_named(advise, monkeypatch):
     slurm = Slurm(BUSY, waits(8, 600), waits(9, 60), looks=99, changes=0)
 
     def refuse(job, value):
         slurm.jobs[int(job)]["nice"] = value or slurm.jobs[int(job)]["nice"]
         raise ActionRefusedError("scontrol: no answer within 20 s")
 
-    slurm.set_nice = refuse
+    monkeypatch.setattr(slurm, "set_nice", refuse)
     lines, end = advise(slurm, "act=true", "looks=1")
     assert isinstance(end, RunFailedError)
     assert "nice of the jobs 8, 9 is not set back" in str(end)

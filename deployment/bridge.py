@@ -6,7 +6,6 @@ has that too, so that it can be killed and started again at any instant.
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +17,7 @@ from deployment.clock import SteadyClock
 from deployment.deciding import DecisionMaker
 from deployment.jobs import DONE, STOPPED, BadReportError, GoOnOrder, JobReport, load_report, write_order
 from deployment.journal import CARRIED_OUT, DECIDED, INTENDED, MEASURED, POSTPONED, REFUSED, SHADOWED, Journal
+from deployment.limits import ActionLimit
 from deployment.messages import write_placement
 from deployment.mirror import Mirror
 from deployment.records import JobRun
@@ -100,7 +100,7 @@ class Bridge:
                 write_order(run.folder, self._order(run, run.target, released=False))
         rounds = [line["now"] for line in self.journal.earlier if (line["action"], line["phase"]) == ("round", DECIDED)]
         self._decided = max(rounds, default=-math.inf)
-        self._actions: deque[float] = deque()
+        self._limit = ActionLimit(rules.actions_per_minute)
         self._next_decision = math.inf
         self._due_since: float | None = None
         self._down: frozenset[int] = frozenset()
@@ -300,13 +300,10 @@ class Bridge:
     def _may_act(self, action: str, run: JobRun) -> bool:
         """Whether one more action is within the limit of this minute; another round is asked for if not."""
         now = self.clock.seconds()
-        while self._actions and self._actions[0] < now - 60.0:
-            self._actions.popleft()
-        if len(self._actions) >= self.rules.actions_per_minute:
+        if not self._limit.take(now):
             self.journal.write(POSTPONED, action, job=run.spec.id)
             self._next_decision = min(self._next_decision, (now + 1.0) * self.rules.scale)
             return False
-        self._actions.append(now)
         return True
 
     def _can_release(self, run: JobRun, placement: Placement) -> bool:

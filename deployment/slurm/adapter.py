@@ -70,8 +70,8 @@ class SlurmAdapter:
             self.leave(owner)
             raise ClusterTakenError(
                 f"the bridge {as_line(first.owner)} has claimed the cluster by the Slurm job {first.name} of the user "
-                f"{as_line(first.user)}; wait until it has ended, go on with it by continued=<its folder>, or, if it "
-                f"is gone for good, scancel {first.name}"
+                f"{as_line(first.user)}; wait until it has ended, go on with it by continued=<its folder>, an adviser "
+                f"by state=<its folder>, or, if it is gone for good, scancel {first.name}"
             )
 
     def leave(self, owner: str) -> None:
@@ -122,6 +122,14 @@ class SlurmAdapter:
         except ActionRefusedError as error:
             if not any(each in str(error) for each in GONE):
                 raise
+
+    def set_nice(self, job: str, value: int) -> None:
+        """Set the `nice` of a job; values below the present one are for operators and root alone.
+
+        Raises:
+            ActionRefusedError: Slurm refuses, or does not answer; the value may be set or not.
+        """
+        self._run(["scontrol", "update", f"JobId={job}", f"Nice={value}"])
 
     def _read(self, read: Callable[[], Sequence[Listed]]) -> Sequence[Listed]:
         try:

@@ -1,14 +1,15 @@
 """Jobs that others have submitted to Slurm: those of `squeue --json`, and those of a file that `sacct` has written."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from deployment.adapter import TaskState
+from deployment.history import ObservedJob, expected_time
 from deployment.reading import Entry, ProtocolError, quote
-from deployment.shadow import ObservedJob, expected_time
 from deployment.slurm.parsing import ALL_GPUS, LONGEST_LIST, gpu_count, gpus_in, plain_number, read_jobs, whole_number
 from envs.types import LATEST_SUBMISSION, ClusterSpec, NodeId
 
@@ -20,11 +21,14 @@ ASKED_BY = {  # fields of what a job asks for, and by which others it is multipl
     "tres_per_socket": ("sockets_per_node", "node_count"),
 }
 NO_TIME = ("Unknown", "None", "")
+OPTED_IN = "murmuration"  # a word of the comment of jobs whose owners let an adviser change their place in the queue
+MARKS = re.compile(r"[\s,;]+")  # between words of a comment
+LONGEST_COMMENT = 100_000  # characters
 LONGEST_NAME = 1024  # characters of a job's name that Slurm accepts
 
 
 def observe_queue(text: str, names: Sequence[str], left_out: dict[str, str]) -> list[ObservedJob]:
-    """Read what `squeue --json` prints: all jobs with GPUs that wait or run.
+    """Read what `squeue --json` prints: all jobs with GPUs, also those that have ended as long as Slurm lists them.
 
     Args:
         text: the output.
@@ -37,30 +41,52 @@ def observe_queue(text: str, names: Sequence[str], left_out: dict[str, str]) -> 
     nodes = {name: node for node, name in enumerate(names)}
 
     def read(job: Entry, number: int, state: TaskState) -> ObservedJob | None:
-        if state == "ended":
-            return None
         held = _held(job, nodes) if state == "running" else None
         gpus = sum(held.values()) if held else _asked(job)
         if not gpus:
             return None
+        start = plain_number(job.field("start_time"), LATEST_SUBMISSION) if held else math.nan
+        end = math.nan
+        if state == "ended":
+            start, end = (plain_number(job.field(key), LATEST_SUBMISSION) for key in ("start_time", "end_time"))
+            if not end:
+                return None
+            start = start if 0 < start < end else math.nan  # else it was cancelled while it waited
+        eligible = job.optional("eligible_time")
+        since = 0.0 if eligible is None else plain_number(eligible, LATEST_SUBMISSION)
+        priority, nice = job.optional("priority"), job.optional("nice")
+        comment = job.optional("comment")
         limit = job.optional("time_limit")
-        user, account, name = (
+        user, account, name, partition = (
             "" if (entry := job.optional(key)) is None else entry.text(LONGEST_NAME)
-            for key in ("user_name", "account", "name")
+            for key in ("user_name", "account", "name", "partition")
         )
         return ObservedJob(
             str(number),
-            plain_number(job.field("submit_time"), LATEST_SUBMISSION),
+            max(plain_number(job.field("submit_time"), LATEST_SUBMISSION), since),
             gpus,
             expected_time(60.0 * plain_number(limit) if limit is not None else math.inf),
-            plain_number(job.field("start_time"), LATEST_SUBMISSION) if held else math.nan,
+            start,
             held,
             user,
             account or user,
             name,
+            end,
+            eligible=(eligible is None or since > 0) and (priority is None or plain_number(priority) > 0),
+            opted_in=comment is not None and OPTED_IN in MARKS.split(comment.text(LONGEST_COMMENT)),
+            nice=0 if nice is None else _signed(nice),
+            priority=0.0 if priority is None else plain_number(priority),
+            partition=partition,
+            max_nodes=whole_number(job.field("node_count")) if job.optional("tres_per_node") else 0,
         )
 
     return read_jobs(text, "squeue --json", read, left_out)
+
+
+def _signed(entry: Entry) -> int:
+    """Return a number that Slurm 22.05 prints without its sign."""
+    found = (entry.field("number") if isinstance(entry.value, dict) else entry).whole(-(2**31), 2**32 - 1)
+    return found - 2**32 if found >= 2**31 else found
 
 
 def _held(job: Entry, nodes: dict[str, NodeId]) -> dict[NodeId, int] | None:
@@ -129,7 +155,7 @@ def observe_recording(
                     free[node] -= count
             gpus = placed.get(number)
             if gpus or job.name not in shown:
-                shown[job.name] = replace(job, start_time=start if gpus else math.nan, gpus=gpus)
+                shown[job.name] = replace(job, start_time=start if start <= now else math.nan, gpus=gpus)
         yield now, list(shown.values())
 
 
@@ -187,7 +213,9 @@ def _row(head: Sequence[str], row: Sequence[str], place: str) -> _Row | None:
     )
     run = end - start
     expected = expected_time(run if run == run else math.inf)
-    job = ObservedJob(name, submit, gpus[1], expected, user=user, tenant=account or user, job_name=job_name)
+    job = ObservedJob(
+        name, submit, gpus[1], expected, run_time=run, user=user, tenant=account or user, job_name=job_name
+    )
     return job, submit, start, end
 
 

@@ -23,6 +23,7 @@ from murmuration.config.choices import find_shipped, list_choices, read_choice
 from murmuration.config.declare import settings_in
 from murmuration.config.descriptions import (
     VALIDATED_PARTS,
+    AdviceRun,
     BenchmarkRun,
     ComparisonRun,
     CurvesRun,
@@ -49,6 +50,7 @@ from murmuration.config.recall import existing_folder, recall_parts, recall_repe
 from murmuration.config.registry import registered
 from murmuration.config.schema import OPTIONAL, REQUIRED
 from murmuration.config.settings import (
+    AdviceSettings,
     CurveSettings,
     DataFolder,
     DeploymentSettings,
@@ -352,9 +354,19 @@ def describe_shadow(cfg: DictConfig) -> ShadowRun:
     Raises:
         ChoiceError: the policy's folder does not exist, or the interval is not positive.
     """
+    _check_interval(cfg)
+    return ShadowRun(**settings_of(ShadowSettings, cfg), **_describe_actor(cfg))
+
+
+def describe_advice(cfg: DictConfig) -> AdviceRun:
+    """Describe a scheduler that advises a cluster; see `describe_shadow`."""
+    _check_interval(cfg)
+    return AdviceRun(**settings_of(AdviceSettings, cfg), **_describe_actor(cfg))
+
+
+def _check_interval(cfg: DictConfig) -> None:
     if not cfg.interval > 0:
         raise ChoiceError(f"interval={cfg.interval}: must be above 0 seconds")
-    return ShadowRun(**settings_of(ShadowSettings, cfg), **_describe_actor(cfg))
 
 
 def describe_sweep(cfg: DictConfig) -> SweepRun:

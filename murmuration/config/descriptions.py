@@ -16,6 +16,7 @@ from murmuration.config.building import Component, without_defaults
 from murmuration.config.settings import (
     AblationSettings,
     ActorSettings,
+    AdviceSettings,
     CurveSettings,
     DataFolder,
     DeploymentSettings,
@@ -125,6 +126,11 @@ class DeploymentRun(DeploymentSettings, ActorRun):
 @dataclass(frozen=True, kw_only=True)
 class ShadowRun(ShadowSettings, ActorRun):
     """scripts/shadow.py."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceRun(AdviceSettings, ActorRun):
+    """scripts/advise.py."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -228,27 +228,36 @@ class DeploymentSettings(ActorSettings):
         "runs/slurm_cluster",
         'folder of the test cluster that make slurm-up has started; "": the cluster of SLURM_CONF',
     )
-    rest: Text = setting(
-        "",
-        "address of slurmrestd, unix:<file>, https://<host>:<port> or http://<host>:<port>; "
-        '"": look by squeue and sinfo, stop by scancel',
-    )
+    rest: Text = setting("", 'slurmrestd: unix:<file> or http(s)://<host>:<port>; "": squeue, sinfo and scancel')
     continued: Text = setting("", "folder of an earlier run that was killed, to go on with")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShadowSettings(ActorSettings):
-    """Of scripts/shadow.py."""
+class WatchingSettings(ActorSettings):
+    """Of scripts that watch a cluster."""
 
-    recording: Text = setting("", 'a file that sacct has written; "": the cluster as squeue shows it now')
-    rest: Text = setting(
-        "",
-        "address of slurmrestd, unix:<file>, https://<host>:<port> or http://<host>:<port>; "
-        '"": look by squeue and sinfo',
-    )
+    rest: Text = setting("", 'slurmrestd: unix:<file> or http(s)://<host>:<port>; "": look by squeue and sinfo')
     model: Text = setting("resnet50", "stands for the models of all jobs, which Slurm does not know")
     interval: Number = setting(10.0, "seconds between two looks at the cluster")
     looks: Count | None = setting(None, "number of looks; null: until it is interrupted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowSettings(WatchingSettings):
+    """Of scripts/shadow.py."""
+
+    recording: Text = setting("", 'a file that sacct has written; "": the cluster as squeue shows it now')
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceSettings(WatchingSettings):
+    """Of scripts/advise.py."""
+
+    act: Switch = setting(False, "true: set nice of jobs that have opted in; false: only say what would be set")
+    restore: Switch = setting(False, "true: only set all values back that an adviser has left, and end")
+    changes_per_minute: Count = setting(60, "the most changes in a minute; setting back is not limited")
+    ahead: Count = setting(200, "rounds in which the scheduler is asked ahead for the order of the jobs that wait")
+    state: Text = setting("runs/adviser", "folder of the journal of changed values, the same at each start")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -464,6 +473,7 @@ class ChosenPredictors:
 COMMANDS: Mapping[str, Sequence[type]] = MappingProxyType(
     {
         "ablate": (AblationSettings, ChosenVariants),
+        "advise": (ChosenSchedulers, AdviceSettings, Seeded, Trusted),
         "benchmark": (BenchmarkSettings, DataFolder, ChosenSchedulers),
         "calibrate_estimators": (ChosenEstimators, MeasuredSettings, Seeded),
         "calibrate_predictors": (ChosenPredictors, HeldOutSettings, Seeded),

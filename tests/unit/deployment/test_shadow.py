@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from baselines import Fifo, Srtf, Tiresias
+from deployment.history import ObservedJob
 from deployment.journal import Journal, read_journal
-from deployment.shadow import ObservedJob, RoundFailedError, Shadow
+from deployment.played import RoundFailedError
+from deployment.shadow import Shadow
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.observing import NEEDED, observe_queue, observe_recording
 from envs.simulation import Information, PooledHistory, Scenario, Setup
@@ -29,6 +31,11 @@ RECORDING = Path(__file__).parent / "recorded" / "sacct.txt"
 def watching(path, scheduler=Fifo, setup=SETUP):
     journal = Journal(path)
     return Shadow(scheduler(), setup, "any", journal), journal
+
+
+def look(shadow, *seen):
+    """Return the last change of each job that a look has led to."""
+    return {change.job.seen.name: str(change) for change in shadow.look(*seen)}
 
 
 def test_a_recording_is_shown_event_by_event_and_never_holds_more_gpus_than_there_are():
@@ -48,7 +55,7 @@ def test_a_recording_is_shown_event_by_event_and_never_holds_more_gpus_than_ther
 
 def test_a_scheduler_in_the_shadow_of_a_recording_writes_what_it_would_do(tmp_path):
     shadow, journal = watching(tmp_path / "journal.jsonl", Tiresias)
-    changes = [found for now, jobs in observe_recording(RECORDING, CLUSTER, {}) if (found := shadow.look(now, jobs))]
+    changes = [shadow.look(now, jobs) for now, jobs in observe_recording(RECORDING, CLUSTER, {})]
     journal.close()
     lines = list(read_journal(tmp_path / "journal.jsonl"))
     assert sum(line["phase"] == "shadowed" for line in lines) == sum(map(len, changes)) > 10
@@ -92,16 +99,71 @@ def test_where_work_is_predicted_the_predictor_sees_users_names_and_run_times_of
 def test_a_look_without_news_asks_nobody_and_a_clock_that_is_set_back_does_no_harm(tmp_path):
     shadow, _ = watching(tmp_path / "j")
     waiting = ObservedJob("a", 1e9, 2, 600.0)
-    assert shadow.look(1e9 + 5, [waiting]) == {"a": "start 2 GPUs on node 0"}
-    assert shadow.look(1e9 + 9, [waiting]) == {}
+    assert look(shadow, 1e9 + 5, [waiting]) == {"a": "start 2 GPUs on node 0"}
+    assert look(shadow, 1e9 + 9, [waiting]) == {}
+    assert shadow.num_rounds == 1
     other = ObservedJob("b", 1e9 - 50, 1, 600.0)
-    assert set(shadow.look(1e9 - 7000, [waiting, other])) == {"a", "b"}
+    assert set(look(shadow, 1e9 - 7000, [waiting, other])) == {"b"}
     assert shadow.num_rounds == 2
 
 
-def test_a_job_that_runs_where_the_scheduler_wants_it_is_no_change(tmp_path):
+def test_a_job_that_runs_at_the_first_look_runs_in_the_shadow_too_and_has_no_wait(tmp_path):
     shadow, _ = watching(tmp_path / "j")
-    assert shadow.look(1e9 + 5, [ObservedJob("a", 1e9, 2, 600.0, 1e9 + 1, {3: 2})]) == {}
+    assert look(shadow, 1e9 + 5, [ObservedJob("a", 1e9, 2, 600.0, 1e9 + 1, {3: 2})]) == {}
+    assert shadow.num_running == 1
+    assert shadow.waits() == []
+
+
+def watch_two(shadow, seconds):
+    """Really, "a" (64 GPUs) runs from 0 to 100 and "b" (64 GPUs, submitted at 10) from 100 until `seconds` later."""
+    a, b = ObservedJob("a", 1e9, 64, 600.0), ObservedJob("b", 1e9 + 10, 64, 60.0)
+    runs = dict.fromkeys(range(8), 8)
+    looks = [
+        (0, [a]),
+        (10, [replace(a, start_time=1e9, gpus=runs), b]),
+        (105, [replace(a, start_time=1e9, end_time=1e9 + 100), replace(b, start_time=1e9 + 100, gpus=runs)]),
+        (200, [replace(b, start_time=1e9 + 100, end_time=1e9 + 100 + seconds)]),
+    ]
+    return [(now, shadow.look(1e9 + now, jobs)) for now, jobs in looks]
+
+
+@pytest.mark.parametrize(("scheduler", "simulated"), [(Fifo, (0.0, 100.0)), (Srtf, (0.0, 10.0))])
+def test_jobs_begin_once_and_run_in_the_shadow_as_long_as_they_really_ran(tmp_path, scheduler, simulated):
+    """SRTF stops a, which may take 600 s, for b, which may take 60 s; b begins when it comes."""
+    shadow, journal = watching(tmp_path / "j", scheduler)
+    watch_two(shadow, 5.0)
+    waits = {each.job: each for each in shadow.waits()}
+    assert [waits[name].simulated_start - 1e9 for name in "ab"] == list(simulated)
+    assert [waits[name].real_start - 1e9 for name in "ab"] == [0.0, 100.0]
+    assert waits["b"].waits == (90.0, simulated[1] - 10.0)
+    assert [line["job"] for line in read_journal(tmp_path / "j") if line["action"] == "start"] == ["a", "b"]
+    assert journal.counts["resume shadowed"] == journal.counts["stop shadowed"] == (scheduler is Srtf)
+
+
+def test_what_was_assumed_too_long_is_played_again_once_it_is_known(tmp_path):
+    """b, which may take 60 s, begins at 100 when a has ended, and c when b has: at 120, that took 5 s."""
+    shadow, _ = watching(tmp_path / "j", Srtf, replace(SETUP, scenario=Scenario(preemption="never")))
+    whole = dict.fromkeys(range(8), 8)
+    a, b, c = (
+        ObservedJob(name, 1e9 + now, 64, limit) for name, now, limit in (("a", 0, 20.0), ("b", 1, 60.0), ("c", 2, 99.0))
+    )
+    shadow.look(1e9 + 2, [replace(a, start_time=1e9, gpus=whole), b, c])
+    shadow.look(1e9 + 90, [replace(a, start_time=1e9, gpus=whole), b, c])
+    assert np.isnan([each.simulated_start for each in shadow.waits()]).all()  # a has outlived its limit, and runs on
+    ended = [replace(a, start_time=1e9, end_time=1e9 + 100)]
+    ended += [replace(each, start_time=1e9 + start, end_time=1e9 + start + 5) for each, start in ((b, 100), (c, 105))]
+    shadow.look(1e9 + 120, ended)
+    assert [each.simulated_start - 1e9 for each in shadow.waits()] == [100.0, 105.0]
+
+
+@pytest.mark.parametrize("preemption", ["never", "allowed"])
+def test_a_job_that_asked_for_one_node_is_not_divided(tmp_path, preemption):
+    """Each node has a job with 1 GPU; 8 GPUs on one node are free once one of them has ended."""
+    shadow, _ = watching(tmp_path / "j", Fifo, replace(SETUP, scenario=Scenario(preemption=preemption)))
+    runs = [ObservedJob(str(i), 1e9, 1, 600.0 + i, 1e9, {i: 1}) for i in range(8)]
+    one = ObservedJob("8", 1e9 + 1, 8, 600.0, max_nodes=1)
+    assert look(shadow, 1e9 + 5, [*runs, one]) == {}
+    assert look(shadow, 1e9 + 50, [*runs[1:], one]) == {"8": "start 8 GPUs on node 0"}
 
 
 @pytest.mark.parametrize(
@@ -142,9 +204,9 @@ def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted
 def test_a_waiting_job_asks_for_gpus_in_any_way_that_slurm_has(asked, gpus):
     """The fields are those that Slurm 22.05 shows; where it does not account for GPUs it does not add them up."""
     job = {"job_id": 3, "job_state": "PENDING", "submit_time": 1000, "time_limit": 10, **asked}
-    assert [each.num_gpus for each in observe_queue(json.dumps({"jobs": [job]}), ["n0"], {})] == (
-        [gpus] if gpus else []
-    )
+    found = observe_queue(json.dumps({"jobs": [job]}), ["n0"], {})
+    assert [each.num_gpus for each in found] == ([gpus] if gpus else [])
+    assert all(each.max_nodes == (job["node_count"] if "tres_per_node" in asked else 0) for each in found)
 
 
 WAITING = {"job_id": 3, "job_state": "PENDING", "submit_time": 1000, "tres_per_node": "gres:gpu:1", "node_count": 1}
@@ -204,7 +266,7 @@ def test_damaged_rows_of_a_recording_are_left_out_and_rows_of_one_job_are_shown_
     shadow, _ = watching(tmp_path / "j")
     for now, jobs in looks:
         shadow.look(now, jobs)
-    assert shadow.num_rounds == 6
+    assert [each.job for each in shadow.waits()] == ["1", "6", "1", "1"]
 
 
 class Failing(Fifo):
@@ -218,30 +280,41 @@ class Failing(Fifo):
         return super().schedule(view)
 
 
-def test_a_scheduler_that_fails_in_one_round_begins_anew_in_the_next(tmp_path, monkeypatch):
+def test_a_scheduler_that_fails_in_one_round_is_asked_again_with_the_next_look(tmp_path, monkeypatch):
     shadow, _ = watching(tmp_path / "j", Failing)
-    first, second = ObservedJob("a", 1e9, 2, 600.0), ObservedJob("b", 1e9 + 1, 2, 600.0)
-    assert set(shadow.look(1e9 + 5, [first])) == {"a"}
+    first, second = ObservedJob("a", 1e9, 2, 600.0), ObservedJob("b", 1e9 + 6, 2, 600.0)
+    assert set(look(shadow, 1e9 + 5, [first])) == {"a"}
     monkeypatch.setattr(Failing, "fails", True)
     for _ in range(2):
         with pytest.raises(RoundFailedError, match="the scheduler failed .KeyError: 'x'"):
             shadow.look(1e9 + 6, [first, second])
     monkeypatch.setattr(Failing, "fails", False)
-    assert set(shadow.look(1e9 + 7, [first, second])) == {"a", "b"}
-    assert shadow.num_rounds == 2
+    assert look(shadow, 1e9 + 7, [first, second]) == {"b": "start 2 GPUs on node 0"}
+    assert [each.simulated_start - 1e9 for each in shadow.waits()] == [5.0, 6.0]
 
 
 def test_a_job_may_come_back_be_listed_twice_run_on_a_drained_node_or_hold_gpus_that_cannot_be(tmp_path):
     shadow, journal = watching(tmp_path / "j")
     waits, runs = ObservedJob("a", 1e9, 2, 600.0), ObservedJob("b", 1e9, 2, 600.0, 1e9 + 1, {3: 2})
-    assert set(shadow.look(1e9 + 5, [waits, waits, runs])) == {"a"}
-    assert shadow.look(1e9 + 6, [runs]) == {}
-    assert set(shadow.look(1e9 + 7, [waits, runs])) == {"a"}  # it is back
-    assert set(shadow.look(1e9 + 8, [waits, runs], frozenset({3}))) == {"a"}  # b runs to its end
+    assert set(look(shadow, 1e9 + 5, [waits, waits, runs])) == {"a"}
+    assert look(shadow, 1e9 + 6, [runs]) == {}
+    assert shadow.num_running == 1  # a was cancelled, also in the shadow
+    assert set(look(shadow, 1e9 + 7, [waits, runs])) == {"a"}  # it is back
+    assert look(shadow, 1e9 + 8, [waits, runs], frozenset({3})) == {}  # b runs to its end
     too_many = [replace(runs, name=name, gpus={3: count}) for name, count in (("c", 7), ("d", 9))]
-    assert set(shadow.look(1e9 + 9, [waits, runs, *too_many, replace(waits, name="e", num_gpus=10**9)])) == {"a"}
-    assert list(shadow.left_out) == ["c", "d", "e"]
+    assert look(shadow, 1e9 + 9, [waits, runs, *too_many, replace(waits, name="e", num_gpus=10**9)]) == {}
+    assert list(shadow.history.left_out) == ["c", "d", "e"]
     assert journal.counts["job observed"] == 3
+
+
+def test_nothing_starts_on_a_node_that_is_drained_nor_before_its_job_may_start(tmp_path):
+    shadow, _ = watching(tmp_path / "j")
+    held = ObservedJob("a", 1e9, 64, 600.0, eligible=False)
+    later = ObservedJob("b", 1e9 + 70, 64, 600.0)
+    assert shadow.look(1e9 + 5, [held, later]) == []
+    assert shadow.look(1e9 + 70, [replace(held, eligible=True), later], frozenset({3})) == []
+    assert look(shadow, 1e9 + 80, [replace(held, eligible=True), later]).keys() == {"a"}
+    assert [each.submitted - 1e9 for each in shadow.waits()] == [70.0, 70.0]
 
 
 def test_a_model_that_runs_nowhere_is_refused_at_once(tmp_path):
@@ -277,4 +350,4 @@ def test_jobs_of_others_on_a_real_slurm_are_shown(testbed, tmp_path):
     ]
     nodes = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(3)))
     shadow, _ = watching(tmp_path / "j", setup=Setup(nodes, Curved()))
-    assert shadow.look(jobs[0].submit_time + 10.0, jobs) == {}  # FIFO keeps both, and the third has no room
+    assert shadow.look(jobs[0].submit_time + 10.0, jobs) == []  # FIFO keeps both, and the third has no room

@@ -79,7 +79,7 @@ def submit(testbed, rng, seconds):
 
 
 def gpu_jobs(testbed, looks):
-    """Return the ids of all jobs with GPUs that were there during three looks; Slurm keeps them for an hour.
+    """Return the ids of all jobs with GPUs that could start, or ran, during three looks; Slurm keeps them for an hour.
 
     One such look may fail later on, when it asks for the nodes, and the last one may be interrupted.
     """
@@ -90,6 +90,7 @@ def gpu_jobs(testbed, looks):
     wanted = set()
     for job in jobs:
         since = job["start_time" if job["array_job_id"] else "submit_time"]  # a task leaves its array when it starts
+        since = max(since, job["eligible_time"]) if job["priority"] else math.inf  # a priority of 0: it is held
         until = job["end_time"] or math.inf
         during = sum(since < began and ended < until for began, ended in times)
         if during >= 3 and any(job[field] for field in fields):

@@ -71,7 +71,8 @@ def said(monkeypatch, tmp_path, capsys):
             watch_cluster(run, tmp_path)
         except KeyboardInterrupt as interrupt:
             (end,) = interrupt.args
-        return capsys.readouterr().out.splitlines(), end
+        lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]  # without the table
+        return lines, end
 
     return of
 
@@ -80,7 +81,7 @@ def test_every_change_of_the_cluster_is_answered_also_where_nothing_is_to_change
     lines, end = said([RUNNING], [RUNNING], [RUNNING, WAITING])
     assert lines == [
         "watching 8 nodes with 64 GPUs; Ctrl-C ends",
-        "now  nothing to change; jobs that run: 1, that wait: 0",
+        "now  nothing to change; jobs that run: 1 (1 in the shadow), that wait: 0",
         "now  job 8: start 8 GPUs on node 1",
     ]
     assert end is not None
@@ -99,7 +100,7 @@ def test_a_look_that_fails_is_said_when_it_begins_and_ends_and_the_next_ones_go_
     assert lines[1:] == [
         "now  look failed: no slurmctld; it is tried again",
         "now  look works again; failed: 2",
-        "now  nothing to change; jobs that run: 1, that wait: 0",
+        "now  nothing to change; jobs that run: 1 (1 in the shadow), that wait: 0",
         "now  look failed: again\\x1b[2J; it is tried again",
         "now  look works again; failed: 1",
         "now  job 8: start 8 GPUs on node 1",

@@ -27,7 +27,7 @@ from murmuration.what_if.played import Play
 from murmuration.what_if.replay import Question, Replay, describe_question
 
 _NODES = re.compile(r"\+(\d{1,6})x([^:\s]+)(?::([^\s]+))?")
-DEFAULTS = ("policy=fifo_easy", "load=1.1", "limit-accuracy=1", "constraints=none")  # where nothing is asked
+MANY_JOBS = 20_000  # above which EASY backfill, which is not compiled, takes minutes
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,13 @@ class PlayedWorld:
     setup: Setup
     scheduler: Scheduler
     stretch: float = 1.0
+
+
+def usual_changes(workload: Workload) -> list[str]:
+    """Return what is played where nothing is asked."""
+    limited = ["limit-accuracy=1"] if (workload.jobs["time_limit"] > 0).any() else []
+    easy = limited and len(workload) <= MANY_JOBS
+    return [f"policy={'fifo_easy' if easy else 'fifo_backfill'}", "load=1.1", *limited, "constraints=none"]
 
 
 class Alternatives:

@@ -15,7 +15,7 @@ from envs.evaluation.files import write_frame, write_whole
 from envs.pictures.texts import TaskText, wide_console
 from envs.types import ClusterSpec, features_of, plain_type, pools_of
 from murmuration.config.errors import ChoiceError
-from murmuration.what_if.alternatives import DEFAULTS, Alternatives
+from murmuration.what_if.alternatives import Alternatives, usual_changes
 from murmuration.what_if.answer import WhatIfAnswer
 from murmuration.what_if.page import answer_page
 from murmuration.what_if.played import Fates, Play, play_everything
@@ -95,10 +95,7 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
         replay = read_replay(question)
     makes = Alternatives(question, replay)
     incumbent = makes.incumbent()
-    wanted = [changes] if typed.together and changes else [[each] for each in changes or DEFAULTS]
-    if not changes:
-        limited = bool((replay.workload.jobs["time_limit"] > 0).any())
-        wanted = [each for each in wanted if limited or each[0].partition("=")[0] not in ("limit-accuracy",)]
+    wanted = [changes] if typed.together and changes else [[each] for each in changes or usual_changes(replay.workload)]
     plays = [incumbent, *(makes.make(each) for each in wanted)]
     if len({each.label for each in plays}) < len(plays):
         raise ChoiceError(f"alternatives: one is asked for twice ({', '.join(each.label for each in plays[1:])})")

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from murmuration.config.choices import own_configs, search_in
 from murmuration.config.describe import compose_training
 from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs
-from murmuration.what_if.alternatives import Alternatives
+from murmuration.what_if.alternatives import Alternatives, usual_changes
 from murmuration.what_if.answer import WhatIfAnswer
 from murmuration.what_if.asking import ask, training_command, write_answer
 from murmuration.what_if.played import Fates, Play, play_alternative, play_everything
@@ -117,8 +118,6 @@ def test_a_cluster_in_yaml_plays_the_same_as_the_nodes_of_the_conf(question, rep
     folder = tmp_path / "cluster"
     folder.mkdir()
     (folder / "lab.yaml").write_text(LAB)
-    from dataclasses import replace
-
     other = read_replay(replace(question, cluster=str(folder / "lab.yaml")))
     assert [plain_type(name) for name in other.cluster.gpu_types] == ["V100", "A100"]
     mine, theirs = (fates_in(Alternatives(question, each).incumbent()) for each in (replay, other))
@@ -227,3 +226,15 @@ def test_a_file_without_starts_is_played_and_not_checked(question, tmp_path):
     answer = ask([*words, "--processes", "1"])
     assert answer.trust is None
     assert list(answer.shown) == ["slurm", "fifo"]
+
+
+def test_where_nothing_is_asked_only_what_the_jobs_allow_is_played(replay):
+    asked = usual_changes(replay.workload)
+    assert asked == ["policy=fifo_easy", "load=1.1", "limit-accuracy=1", "constraints=none"]
+    jobs = replay.workload.jobs.copy()
+    jobs["time_limit"] = 0
+    assert usual_changes(replace(replay.workload, jobs=jobs)) == [
+        "policy=fifo_backfill",
+        "load=1.1",
+        "constraints=none",
+    ]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from envs.evaluation.statistics import Estimate
-from envs.types import BoolArray, FloatArray, Seconds
+from envs.types import BoolArray, FloatArray, IntArray, Seconds
 from envs.types.units import DAY
 from murmuration.what_if.hours import Grid, grid_over, in_queue, in_use, time_text
 from murmuration.what_if.played import Fates
@@ -93,8 +93,22 @@ class WhatIfAnswer:
             "account": [workload.tenants[each] for each in workload.jobs["tenant"].tolist()],
             "user": list(workload.users),
             "QoS": list(workload.qos),
+            "hour of submission": [f"{hour:02}:00" for hour in self._hours().tolist()],
         }
         return {name: groups for name, groups in found.items() if len(set(groups)) > 1}
+
+    def _hours(self) -> IntArray:
+        """int64[num_jobs]: the hour of the day in which each job was submitted."""
+        submit = self.replay.workload.jobs["submit_time"]
+        hours: IntArray = ((submit - self.midnight) // HOUR % 24).astype(np.int64)
+        return hours
+
+    @property
+    def midnight(self) -> Seconds:
+        """When a day begins, in seconds of the trace."""
+        if self.zero is None:
+            return 0.0
+        return -(self.zero.hour * HOUR + self.zero.minute * MINUTE + self.zero.second)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return mean waits in hours by group and label, by the name of the grouping."""
@@ -136,7 +150,7 @@ class WhatIfAnswer:
         workload = self.replay.workload
         common: dict[str, Any] = {
             "job": list(workload.ids) or list(map(str, range(len(workload)))),
-            **{name: groups for name, groups in self.groupings().items() if name != "size"},
+            **{name: groups for name, groups in self.groupings().items() if name not in ("size", "hour of submission")},
             "gpus": workload.jobs["num_gpus"],
             "submit_s": workload.jobs["submit_time"].round(3),
         }

@@ -122,11 +122,8 @@ def _over_time(answer: WhatIfAnswer) -> list[str]:
 
 
 def _hours(answer: WhatIfAnswer) -> str:
-    midnight = 0.0
-    if answer.zero is not None:
-        midnight = -(answer.zero.hour * HOUR + answer.zero.minute * 60.0 + answer.zero.second)
     series = answer.series()
-    means = {label: by_hour_of_day(answer.grid, each["queue"], midnight) for label, each in series.items()}
+    means = {label: by_hour_of_day(answer.grid, each["queue"], answer.midnight) for label, each in series.items()}
     rows = [
         f"<tr><th>{hour:02}:00</th>{''.join(f'<td>{number(float(each[hour]))}</td>' for each in means.values())}</tr>"
         for hour in range(24)

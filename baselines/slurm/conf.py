@@ -127,6 +127,13 @@ _OF_PARTITION: dict[str, tuple[str, Convert]] = {
     "LLN": ("lln", _SWITCH),
 }
 _OF_PARTITION["MaxNodes"] = "max_nodes", lambda text: math.inf if read_time(text) == math.inf else _whole(1)(text)
+# Settings of daemons, files, accounts and start-up, which change no decision.
+_UNRELATED = re.compile(
+    r"(?:ClusterName|Slurm\w*|Auth\w*|Cred\w*|State\w*|\w*(?:Log|Pid)File|\w*Debug\w*|Proctrack\w*|TaskPlugin\w*|Mpi\w*|"
+    r"Switch\w*|JobAcct\w*|JobComp\w*|Accounting\w*|GresTypes|Communication\w*|ReturnToService|KillWait|InactiveLimit|"
+    r"MinJobAge|\w*Timeout|\w*(?:Prolog|Epilog)\w*|MailProg|PluginDir|LaunchParameters|RebootProgram|TmpFS|CryptoType)",
+    re.IGNORECASE,
+)
 _UNSAID = ("nodes", "state", "partitionname")  # of partitions: the cluster's pools say which nodes they have
 
 
@@ -218,7 +225,7 @@ class ConfReader:
             self._set(place, _KEYS, name, value)
             if name == "PriorityFlags":
                 self._left_out |= {f"PriorityFlags={flag}": None for flag in sorted(_flags(value) - {"NO_FAIR_TREE"})}
-        else:
+        elif not _UNRELATED.fullmatch(key):
             self._left_out[key] = None
 
     def _parameter(self, place: str, key: str, value: str) -> None:

@@ -111,8 +111,11 @@ class WhatIfAnswer:
         return -(self.zero.hour * HOUR + self.zero.minute * MINUTE + self.zero.second)
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return mean waits in hours by group and label, by the name of the grouping."""
-        return {name: by_group(self.shown, groups, self.jobs) for name, groups in self.groupings().items()}
+        """Return mean waits, in `unit`, by group and label, by the name of the grouping."""
+        found = {name: by_group(self.shown, groups, self.jobs) for name, groups in self.groupings().items()}
+        for frame in found.values():
+            frame[list(self.shown)] /= self.unit[1]
+        return found
 
     @cached_property
     def grid(self) -> Grid:

@@ -67,8 +67,9 @@ def _changes(answer: WhatIfAnswer) -> list[str]:
         found.append(_list(said))
     found.append(
         f'<p class="said">On the {int(answer.jobs.sum()):,} jobs whose waits are known everywhere. Wait: time without '
-        "GPUs between entry into the queue and end. Intervals: 95 %, moving blocks of jobs. Bounded slowdown: (wait + "
-        "run) / run, with run times of at least 10 s.</p>\n"
+        "GPUs between entry into the queue and end. GPU-hours: those waited. Slowdown: the bounded one, (wait + run) / "
+        "run, with run times of at least 10 s. Vs: ratio of mean waits, with its 95 % interval by moving blocks of "
+        "jobs. Stops: times that running jobs were stopped.</p>\n"
     )
     return found
 
@@ -79,7 +80,8 @@ def _groups(answer: WhatIfAnswer) -> list[str]:
         return []
     names = "".join(f"<option>{escape(name)}</option>" for name in tables)
     found = [
-        f'<h2>Who gains, who loses?</h2>\n<p>Mean wait (h) by <select id="grouping">{names}</select>, most jobs first. '
+        f"<h2>Who gains, who loses?</h2>\n"
+        f'<p>Mean wait ({answer.unit[0]}) by <select id="grouping">{names}</select>, most jobs first. '
         f"Coloured where it differs from {escape(answer.incumbent.label)} by more than {LEAST_CHANGE:.0%}.</p>\n"
     ]
     for name, frame in tables.items():
@@ -106,8 +108,9 @@ def _over_time(answer: WhatIfAnswer) -> list[str]:
         f'<button data-label="{escape(label)}" aria-pressed="true"><i></i>{escape(label)}</button>'
         for label in answer.series()
     )
+    step = f"{answer.grid.step / HOUR:g} h" if answer.grid.step >= HOUR else f"{answer.grid.step:.0f} s"
     found = [
-        f'<h2>The cluster over time</h2>\n<p class="said">Means of steps of {number(answer.grid.step / HOUR)} h. Drag '
+        f'<h2>The cluster over time</h2>\n<p class="said">Means of steps of {step}. Drag '
         f'to zoom, double-click for the whole span.</p>\n<div class="chips">{chips}</div>\n'
     ]
     for name, title in (

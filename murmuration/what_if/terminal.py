@@ -11,6 +11,7 @@ from murmuration.what_if.answer import WhatIfAnswer
 from murmuration.what_if.trust import ReplayTrust, describe_cluster
 
 COLUMNS = ("mean", "median", "p90", "p99", "over a minute", "over an hour", "GPU-hours", "slowdown")
+SHORT = ("> 1 min", "> 1 h", "GPU-hours", "slowdown")  # headings of the last ones
 MOST_ROWS = 12
 LONGEST = 240  # characters of a line that is said in full only on the page
 
@@ -52,7 +53,7 @@ def show_answer(answer: WhatIfAnswer, console: TextConsole | None = None) -> Non
     for line in [*(f"{label}: not played: {why}" for label, why in answer.refused.items()), *advice(answer)]:
         console.print(line)
     for name, frame in list(answer.tables().items())[:1]:
-        table = Table(title=f"Mean wait (h) by {name}", title_justify="left")
+        table = Table(title=f"Mean wait ({answer.unit[0]}) by {name}", title_justify="left")
         for column in frame.columns:
             table.add_column(str(column), justify="left" if column == "group" else "right")
         for row in frame.head(MOST_ROWS).itertuples(index=False):
@@ -99,11 +100,8 @@ def trust_lines(trust: ReplayTrust) -> list[str]:
 
 
 def headings(unit: str) -> list[str]:
-    """Return the headings of `COLUMNS`, with units."""
-    return [
-        f"{name} wait ({unit})" if name == "mean" else f"{name} ({unit})" if name in ("median", "p90", "p99") else name
-        for name in COLUMNS[:-2]
-    ] + ["GPU-hours waited", "bounded slowdown"]
+    """Return the headings of `COLUMNS`, with units; GPU-hours are those waited, and slowdown is the bounded one."""
+    return [f"{'mean wait' if name == 'mean' else name} ({unit})" for name in COLUMNS[:4]] + list(SHORT)
 
 
 def cells(figures: dict[str, float], seconds: float) -> list[str]:
@@ -119,8 +117,8 @@ def change_table(answer: WhatIfAnswer) -> Table:
     """Return what each alternative would change, the incumbent first."""
     unit, seconds = answer.unit
     table = Table(title=f"What would change? On the same {int(answer.jobs.sum()):,} jobs", title_justify="left")
-    for head in ("", f"mean wait vs {answer.incumbent.label}", *headings(unit), "jobs stopped"):
-        table.add_column(head, justify="right" if head else "left", no_wrap=not head)
+    for head in ("", f"vs {answer.incumbent.label}", *headings(unit), "stops"):
+        table.add_column(head, justify="right" if head else "left", no_wrap=True)
     for label in (answer.incumbent.label, *answer.others):
         figures = answer.figures[label]
         ratio = interval(answer.changes[label]) if label in answer.changes else "1"

@@ -72,7 +72,7 @@ def size_classes(gpus: Sequence[int] | Any) -> list[str]:
 
 
 def by_group(fates: Mapping[str, Fates], groups: Sequence[str], jobs: BoolArray, most: int = 200) -> pd.DataFrame:
-    """Return mean waits by group, with a column for each of several fates, in hours.
+    """Return mean waits by group, with a column for each of several fates, in seconds.
 
     Args:
         fates: by label.
@@ -97,5 +97,5 @@ def by_group(fates: Mapping[str, Fates], groups: Sequence[str], jobs: BoolArray,
     for label, each in fates.items():
         counted = jobs & each.known
         with np.errstate(invalid="ignore"):
-            frame[label] = summed(each.wait, counted) / summed(ones, counted) / HOUR
+            frame[label] = summed(each.wait, counted) / summed(ones, counted)
     return frame[frame["jobs"] > 0]

@@ -113,6 +113,14 @@ class SlurmSettings:
         )
 
     @property
+    def limits_anything(self) -> bool:
+        """Whether a QoS or an association has a limit."""
+        of_qos = [
+            ceiling for each in self.qos.values() for ceiling in (each.most, each.most_of_user, each.most_of_account)
+        ]
+        return any((*of_qos, *(each.most for each in self.associations)))
+
+    @property
     def preempts(self) -> bool:
         """Whether jobs may be preempted."""
         modes = [self.preempt_mode, *(part.preempt_mode for part in self.partitions.values())]

@@ -49,10 +49,10 @@ def read_site(path: Path, name: str = "") -> SlurmSite:
         if pairs[which].upper() == "DEFAULT":
             defaults[which] |= pairs
         elif which == "nodename":
-            nodes |= dict.fromkeys(expand_nodes(place, pairs[which]), defaults[which] | pairs)
+            nodes |= dict.fromkeys(expand_node_names(place, pairs[which]), defaults[which] | pairs)
         else:
             listed = (defaults[which] | pairs).get("nodes", "")
-            members = list(nodes) if listed.upper() == "ALL" else list(expand_nodes(place, listed))
+            members = list(nodes) if listed.upper() == "ALL" else list(expand_node_names(place, listed))
             pools |= {each: members for each in pairs[which].split(",") if each}
     of_node: dict[str, list[str]] = {}
     for pool, members in pools.items():
@@ -78,7 +78,7 @@ def _node(place: str, own: dict[str, str], pools: list[str]) -> NodeSpec | None:
     return NodeSpec(name, sum(int(number) for _, number in gpus), float(max(cores, 1)))
 
 
-def expand_nodes(place: str, text: str) -> Iterator[str]:
+def expand_node_names(place: str, text: str) -> Iterator[str]:
     """Yield the names in a list of hosts such as `n[01-03,7],login`.
 
     Args:

@@ -94,6 +94,14 @@ def _read_others(archive: Path, scheduler: str) -> dict[str, str]:
     return found
 
 
+def _is_there(descriptor: int, path: Path) -> bool:
+    """Return whether an open file is still the one at a path, from which another process may delete it at any time."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def _locked(archive: Path) -> Iterator[None]:
     """Wait until no other process writes the archive. The file of the lock is deleted afterwards."""
@@ -102,7 +110,7 @@ def _locked(archive: Path) -> Iterator[None]:
         with path.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             # A process that waited may hold the lock of a file that the one before it has deleted.
-            if not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if not _is_there(file.fileno(), path):
                 continue
             try:
                 yield

@@ -37,6 +37,7 @@ class TraceConstraints:
     def __init__(self, frame: "pd.DataFrame", cluster: ClusterSpec) -> None:
         self._cluster = cluster
         self._types = {plain_type(name) for name in cluster.gpu_types}
+        self._spelling = {name.lower(): name for name in self._types}
         self._pools = {pool for name in cluster.gpu_types for pool in pools_of(name)}
         self._absent: dict[str, int] = {}
         columns = [name for name in COLUMNS if name in frame and not (name == "gpu_type" and "ran_on" in frame)]
@@ -54,6 +55,7 @@ class TraceConstraints:
     def _read(self, row: Mapping[Any, Any], count: int) -> Constraints:
         """Return the constraints of `count` equal rows."""
         gpu_type = str(row.get("ran_on", row.get("gpu_type", "")))
+        gpu_type = self._spelling.get(gpu_type.lower(), gpu_type)  # Slurm writes a100, others A100
         pools = [pool for pool in re.split(r"[,+; ]+", str(row.get("pool", ""))) if pool]
         for what, names, known in (
             ("GPU type", [gpu_type] if gpu_type else [], self._types),

@@ -177,6 +177,14 @@ class TraceSource:
         name = self.name if split == WHOLE else f"{self.name}-{split}"
         return self.workload.slice(first, last, start=start, name=name)
 
+    def rows(self, split: str) -> tuple[int, int]:
+        """Return the first job of a split in `workload`, and the end of its jobs (excluded).
+
+        Raises:
+            TraceError: the split does not exist.
+        """
+        return self._bounds(split)[:2]
+
     def _bounds(self, split: str) -> tuple[int, int, Seconds]:
         """Return (first job, end of jobs (exclusive), start time) of a split."""
         check_split(self.name, split, self.splits)

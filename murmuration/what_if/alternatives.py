@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from baselines.slurm.site_conf import expand_node_names
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import (
@@ -131,7 +132,7 @@ class Alternatives:
 
     def _without(self, world: PlayedWorld, value: str) -> PlayedWorld:
         names = self._replay.names
-        wanted = value.split(",")
+        wanted = list(expand_node_names("without", value))
         for name in wanted:
             if name not in names:
                 raise ChoiceError(

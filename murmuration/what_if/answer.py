@@ -15,8 +15,8 @@ from envs.types.units import DAY
 from murmuration.what_if.hours import Grid, grid_over, in_queue, in_use, time_text
 from murmuration.what_if.played import Fates
 from murmuration.what_if.replay import Replay
-from murmuration.what_if.trust import ReplayTrust, compare_with_record, groups_of
-from murmuration.what_if.waits import HOUR, MINUTE, by_group, figures_of, paired_change, size_classes
+from murmuration.what_if.trust import ReplayTrust, compare_with_record
+from murmuration.what_if.waits import HOUR, MINUTE, by_group, figures_of, groups_of, paired_change, size_classes
 
 UNITS = (("s", 1.0), ("min", MINUTE), ("h", HOUR), ("d", DAY))
 MOST_STEPS = 2_000
@@ -33,6 +33,7 @@ class WhatIfAnswer:
         refused: why an alternative could not be played, by label.
         stretch: by label, by how much times of the trace are longer than those that were played; 1 if left out.
         describes: lines on the settings of the incumbent.
+        unlimited: alternatives that play without limits that hold under the incumbent.
     """
 
     replay: Replay
@@ -41,12 +42,13 @@ class WhatIfAnswer:
     refused: Mapping[str, str]
     stretch: Mapping[str, float]
     describes: Sequence[str] = ()
+    unlimited: Sequence[str] = ()
 
     @cached_property
     def jobs(self) -> BoolArray:
         """bool[num_jobs]: the jobs that have waited a known time under the incumbent and each alternative."""
         played = [self.incumbent, *self.others.values()]
-        known: BoolArray = np.logical_and.reduce([each.known for each in played])
+        known: BoolArray = np.logical_and.reduce([self.replay.measured, *(each.known for each in played)])
         return known
 
     @cached_property
@@ -54,7 +56,8 @@ class WhatIfAnswer:
         """How well the incumbent's replay repeats the record; None if the file has no starts."""
         if not self.replay.recorded.known.any():
             return None
-        return compare_with_record(self.replay.recorded, self.incumbent, self.replay.workload, self.replay.cluster)
+        replay = self.replay
+        return compare_with_record(replay.recorded, self.incumbent, replay.workload, replay.cluster, replay.measured)
 
     @cached_property
     def shown(self) -> dict[str, Fates]:

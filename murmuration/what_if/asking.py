@@ -4,16 +4,19 @@ import argparse
 import itertools
 import json
 import shlex
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import yaml
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
+from baselines.slurm import Slurm
 from envs.evaluation.files import write_frame, write_whole
 from envs.pictures.texts import TaskText, wide_console
-from envs.types import ClusterSpec, features_of, plain_type, pools_of
+from envs.types import ClusterSpec, constraints_of, features_of, plain_type, pools_of
 from murmuration.config.errors import ChoiceError
 from murmuration.what_if.alternatives import Alternatives, usual_changes
 from murmuration.what_if.answer import WhatIfAnswer
@@ -51,9 +54,8 @@ def make_parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", action="append", default=[], metavar="X", help=f"{about}; may be repeated")
     parser.add_argument("--new-conf", action="append", default=[], metavar="X", help="another slurm.conf")
     parser.add_argument("--together", action="store_true", help="play all changes at once, as one alternative")
-    parser.add_argument(
-        "--split", default="all", help="part of the trace: test has what trained policies have not seen"
-    )
+    parser.add_argument("--split", default="all", help="part that is measured: test, which policies have not seen")
+    parser.add_argument("--warm-up", type=float, default=7.0, help="days before that part to play, too; default: 7")
     parser.add_argument("--restart", type=float, default=300.0, help="seconds that a stopped job loses; default: 300")
     parser.add_argument("--processes", type=int, default=2, help="that play at once; default: 2")
     parser.add_argument("--out", type=Path, help="folder of the report; default: runs/what_if/<date_time>")
@@ -87,6 +89,7 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
         typed.config_dir,
         typed.restart,
         typed.split,
+        typed.warm_up,
     )
     changes = [f"{name}={value}" for name in CHANGES for value in getattr(typed, name.replace("-", "_"))]
     changes += [f"slurm-conf={value}" for value in typed.new_conf]
@@ -109,7 +112,8 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
         {label: each for label, each in found.items() if isinstance(each, Fates) and label != incumbent.label},
         {label: each for label, each in found.items() if isinstance(each, str)},
         {each.label: each.stretch for each in plays},
-        settings_of_play(incumbent),
+        [*settings_of_play(incumbent), *say_mismatches(incumbent)],
+        find_unlimited(incumbent, plays),
     )
     show_answer(answer)
     write_answer(answer, folder)
@@ -134,6 +138,36 @@ def settings_of_play(play: Play) -> list[str]:
     return [f"{play.label}: {line}" for line in describe()] if callable(describe) else []
 
 
+def find_unlimited(incumbent: Play, plays: Sequence[Play]) -> list[str]:
+    """Return the labels of plays in which limits of QoS and associations do not hold that the incumbent honours."""
+    slurm = incumbent.scheduler
+    if not (isinstance(slurm, Slurm) and slurm.in_force.limits_anything):
+        return []
+    return [each.label for each in plays if not isinstance(each.scheduler, Slurm)]
+
+
+def say_mismatches(play: Play) -> list[str]:
+    """Say where the jobs and the files of Slurm do not fit each other: accounts, and partitions."""
+    if not isinstance(play.scheduler, Slurm):
+        return []
+    rules, workload, lines = play.scheduler.in_force, play.workload, []
+    known = {each.account for each in rules.associations}
+    absent = [each for each in workload.tenants if each not in known]
+    if known and absent:
+        lines.append(
+            f"{len(absent):,} of {len(workload.tenants):,} accounts of the jobs, such as {absent[0] or '(none)'}, are "
+            "not in the accounting file, so that their shares and limits do not count"
+        )
+    default = [each.name for each in rules.partitions.values() if each.default]
+    nowhere = np.array([not constraints_of(model).pools for model in workload.models])[workload.jobs["model"]]
+    if nowhere.any() and len(rules.partitions) > 1 and default:
+        lines.append(
+            f"{int(nowhere.sum()):,} jobs name no partition that the cluster has: they run in the default one, "
+            f"{default[-1]}, alone"
+        )
+    return [f"attention: {line}" for line in lines]
+
+
 def write_answer(answer: WhatIfAnswer, folder: Path) -> None:
     """Write what_if.html, jobs.csv and results.json, and print where."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,7 +186,8 @@ def write_answer(answer: WhatIfAnswer, folder: Path) -> None:
     (folder / "cluster").mkdir(exist_ok=True)
     write_whole(folder / "cluster" / f"{CLUSTER}.yaml", cluster_yaml(answer.replay.cluster))
     wide_console().print(f"report: {folder / 'what_if.html'}; all jobs: {folder / 'jobs.csv'}")
-    print(f"to learn a policy from these jobs: {training_command(answer, folder)}", flush=True)  # not wrapped
+    if command := training_command(answer, folder):
+        print(f"to learn a policy from these jobs: {command}", flush=True)  # not wrapped
 
 
 def cluster_yaml(cluster: ClusterSpec) -> str:
@@ -167,8 +202,14 @@ def cluster_yaml(cluster: ClusterSpec) -> str:
 
 
 def training_command(answer: WhatIfAnswer, folder: Path) -> str:
-    """Return the command that trains on the first part of the jobs, for `--split test --policy`."""
+    """Return the command that trains on the first part of the jobs, for `--split test --policy`.
+
+    It is empty where the configurations come from a folder of the user's own: Hydra takes only one.
+    """
+    if answer.replay.own_configs:
+        return ""
     limits = [] if (answer.replay.workload.jobs["time_limit"] > 0).all() else ["workload.limits=drawn"]
     words = [*answer.replay.options, *limits, "workload.elastic=1", f"cluster={CLUSTER}", "performance=ideal"]
     words = ["experiment=slurm", "task=none", *dict.fromkeys(words), "scenario=replay"]
-    return shlex.join(["python", "scripts/train.py", "--config-dir", str(folder.resolve()), *words])
+    start = [sys.executable, "-m", "murmuration", "train", "--config-dir", str(folder.resolve())]
+    return shlex.join([*start, *words])

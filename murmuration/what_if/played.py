@@ -1,7 +1,9 @@
 """What became of the jobs of a trace, recorded or played, as arrays with one value for each job."""
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -105,6 +107,16 @@ def play_alternative(task: Play) -> Fates | str:
     return str(found)
 
 
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Block interrupts for the time of the block, and in the processes that are started in it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def play_everything(
     tasks: Sequence[Play], processes: int, done: Callable[[str], None]
 ) -> Iterator[tuple[str, Fates | str]]:
@@ -126,7 +138,8 @@ def play_everything(
         return
     pool = ProcessPoolExecutor(min(processes, len(tasks)), mp_context=get_context("spawn"))
     try:
-        futures: list[Future[Any]] = [pool.submit(play_alternative, task) for task in tasks]
+        with without_interrupts():  # an interrupt is for this process, which ends the others
+            futures: list[Future[Any]] = [pool.submit(play_alternative, task) for task in tasks]
         labels = dict(zip(futures, [task.label for task in tasks], strict=True))
         left = set(futures)
         while left:
@@ -138,5 +151,9 @@ def play_everything(
                 yield labels[each], each.result()
             except OSError as error:
                 raise MurmurationError(f"{labels[each]}: its process was lost ({error}); set --processes 1") from error
+    except KeyboardInterrupt:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

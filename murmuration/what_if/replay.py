@@ -10,7 +10,8 @@ import numpy as np
 from baselines.slurm.site_conf import read_site
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Setup
-from envs.types import ClusterSpec, Seconds, plain_type
+from envs.types import BoolArray, ClusterSpec, Seconds, plain_type
+from envs.types.units import DAY
 from envs.workloads import TraceSource, Workload, WorkloadSource
 from murmuration.config.building import build_object
 from murmuration.config.choices import own_configs, search_in
@@ -36,7 +37,8 @@ class Question:
     incumbent: str = "slurm"
     config_dir: str | None = None
     restart: Seconds = 300.0  # of a job that was stopped or moved
-    split: str = "all"  # of the trace; test is the part that no policy is trained on
+    split: str = "all"  # of the trace, which is measured; test is the part that no policy is trained on
+    warm_up: float = 7.0  # days before it that are played, too
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,21 @@ class Replay:
         workload: all jobs of the trace that can be played.
         setup: cluster and rules.
         names: of the cluster's nodes.
+        measured: bool[num_jobs], the jobs that count; others come before them.
         recorded: what became of the jobs in the record; unknown starts are NaN.
         notes: on rows that were left out, and on what is assumed.
-        options: of the workload, as the commands take them.
+        options: of the workload and the incumbent, as the commands take them.
+        own_configs: whether some of them are of a folder of the user's own.
     """
 
     workload: Workload
     setup: Setup
     names: tuple[str, ...]
+    measured: BoolArray
     recorded: Fates
     notes: tuple[str, ...]
     options: tuple[str, ...] = ()
+    own_configs: bool = False
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -129,18 +135,27 @@ def read_replay(question: Question) -> Replay:
     source = build_object(component, WorkloadSource, cluster=cluster, performance=IdealModel())
     if not isinstance(source, TraceSource):
         raise ChoiceError(f"reader={question.reader}: reads no trace; choose a group of conf/workload that does")
-    workload = source.whole(question.split)
+    first, last = source.rows(question.split)
+    submit = source.workload.jobs["submit_time"]
+    begin = int(np.searchsorted(submit, submit[first] - question.warm_up * DAY))
+    workload = source.workload.slice(begin, last, start=0.0)
     limited = bool((workload.jobs["time_limit"] > 0).all())
     knows = Information("limit" if limited else "none")
     scenario = Scenario(restart_delay=question.restart, batch_sizes="usual", information=knows)
-    notes = [each for each in workload.notes if not each.startswith(ASSIGNED)]
+    measured = np.arange(begin, last) >= first
+    notes = [f"{first - begin:,} jobs before the measured ones are played, too"] if begin < first else []
+    notes += [each for each in workload.notes if not each.startswith(ASSIGNED)]
     if not limited:
         without = int((workload.jobs["time_limit"] == 0).sum())
         notes.append(f"{without:,} of {len(workload):,} jobs have no time limit, so schedulers know no run times")
     setup = Setup(cluster, IdealModel(), scenario)
     path = question.path.resolve()
     options = (f"workload={question.reader}", f"workload.path={path}", *types, *question.options)
-    return Replay(workload, setup, names, recorded_fates(workload), tuple(notes), options)
+    for name, value in (("conf", question.slurm_conf), ("accounting", question.accounting)):
+        options += (f"schedulers.slurm.{name}={Path(value).resolve()}",) if value else ()
+    return Replay(
+        workload, setup, names, measured, recorded_fates(workload), tuple(notes), options, bool(question.config_dir)
+    )
 
 
 def recorded_fates(workload: Workload) -> Fates:

@@ -62,18 +62,20 @@ def show_answer(answer: WhatIfAnswer, console: TextConsole | None = None) -> Non
 
 
 def advice(answer: WhatIfAnswer) -> list[str]:
-    """Say of each policy alone whether it is ahead for certain, which is when to keep it; others are not judged."""
-    lines = []
+    """Say of each alternative whether waits change for certain, and of a policy alone whether to keep it."""
+    today, lines = answer.incumbent.label, []
     for label, estimate in answer.changes.items():
-        if "=" in label or math.isnan(estimate.value):
-            continue
-        slower = answer.figures[label]["slowdown"] > answer.figures[answer.incumbent.label]["slowdown"]
-        if estimate.high < 1 and not slower:
-            verdict = f"ahead of {answer.incumbent.label} in mean wait and bounded slowdown"
-        elif estimate.high < 1:
-            verdict = f"ahead of {answer.incumbent.label} in mean wait, but not in bounded slowdown"
+        slower = answer.figures[label]["slowdown"] > answer.figures[today]["slowdown"]
+        if label in answer.unlimited:
+            verdict = f"plays without the limits of QoS and associations that hold under {today}: no fair comparison"
+        elif math.isnan(estimate.value) or estimate.low <= 1 <= estimate.high:
+            verdict = "no certain change of the mean wait" + ("" if "=" in label else f": keep {today}")
+        elif "=" in label:
+            verdict = f"the mean wait {'falls' if estimate.high < 1 else 'rises'}"
+        elif estimate.low > 1:
+            verdict = f"behind {today}: keep {today}"
         else:
-            verdict = f"not ahead of {answer.incumbent.label} for certain: keep {answer.incumbent.label}"
+            verdict = f"ahead of {today} in mean wait{', but not in' if slower else ' and'} bounded slowdown"
         lines.append(f"{label}: {verdict}")
     return lines
 
@@ -118,7 +120,7 @@ def change_table(answer: WhatIfAnswer) -> Table:
     unit, seconds = answer.unit
     table = Table(title=f"What would change? On the same {int(answer.jobs.sum()):,} jobs", title_justify="left")
     for head in ("", f"vs {answer.incumbent.label}", *headings(unit), "stops"):
-        table.add_column(head, justify="right" if head else "left", no_wrap=True)
+        table.add_column(head, justify="right" if head else "left", no_wrap=head.startswith("vs "), overflow="fold")
     for label in (answer.incumbent.label, *answer.others):
         figures = answer.figures[label]
         ratio = interval(answer.changes[label]) if label in answer.changes else "1"

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from envs.evaluation.statistics import Estimate, block_bootstrap_means
-from envs.types import BoolArray, FloatArray
+from envs.types import BoolArray, FloatArray, constraints_of
+from envs.workloads import Workload
 from murmuration.what_if.played import Fates
 
 MINUTE, HOUR = 60.0, 3600.0
@@ -99,3 +100,12 @@ def by_group(fates: Mapping[str, Fates], groups: Sequence[str], jobs: BoolArray,
         with np.errstate(invalid="ignore"):
             frame[label] = summed(each.wait, counted) / summed(ones, counted)
     return frame[frame["jobs"] > 0]
+
+
+def groups_of(workload: Workload) -> list[str]:
+    """Return for each job the partition, or else the GPU type, to which it is tied; "" for none."""
+    names = []
+    for model in workload.models:
+        asked = constraints_of(model)
+        names.append("+".join(asked.pools or asked.gpu_types))
+    return [names[model] for model in workload.jobs["model"].tolist()]

@@ -84,7 +84,13 @@ def test_a_site_file_and_what_overrides_it(tmp_path):
     said = "\n".join(Slurm(str(conf), str(accounting)).describe())
     for part in ("age 1000, fair share 100000", "classic", "window 4320 min", "by qos", "debug: tier 10", "high 100"):
         assert part in said
-    for left_out in ("OverSubscribe", "Include", "SchedulerParameters=defer", "PriorityFlags=ACCRUE_ALWAYS", "Share=parent"):
+    for left_out in (
+        "OverSubscribe",
+        "Include",
+        "SchedulerParameters=defer",
+        "PriorityFlags=ACCRUE_ALWAYS",
+        "Share=parent",
+    ):
         assert left_out in said.rpartition("not modelled: ")[2]
     assert "SchedulerType" not in said
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from baselines.slurm.site_conf import expand_nodes, read_site
+from baselines.slurm.site_conf import expand_node_names, read_site
 from envs.types import MurmurationError
 
 CONF = """ClusterName=lab  # ours
@@ -49,7 +49,7 @@ def test_a_partition_of_all_nodes_and_gpus_without_a_type(tmp_path):
     ],
 )
 def test_lists_of_nodes(text, names):
-    assert list(expand_nodes("x:1", text)) == names
+    assert list(expand_node_names("x:1", text)) == names
 
 
 @pytest.mark.parametrize(

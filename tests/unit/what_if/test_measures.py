@@ -37,6 +37,10 @@ def everyone(one):
     return np.ones(len(one.gpus), np.bool_)
 
 
+def trust_in(recorded, replayed, jobs):
+    return compare_with_record(recorded, replayed, jobs, CLUSTER, everyone(recorded))
+
+
 def test_figures_of_waits_are_those_worked_by_hand():
     found = figures_of(
         fates("x", [0, 0, 0, 0], [0, 30, 90, 7200], [100, 130, 100, 10800], [1, 2, 1, 4]), np.ones(4, bool)
@@ -117,7 +121,7 @@ def test_hours_of_the_day_begin_at_midnight():
 def test_a_replay_that_repeats_the_record_is_trusted():
     jobs = workload([0, 0, 0], [4, 4, 4])
     same = fates("x", [0, 0, 0], [0, 0, 1800], [1800, 1800, 3600], [4, 4, 4])
-    found = compare_with_record(same, same, jobs, CLUSTER)
+    found = trust_in(same, same, jobs)
     assert (found.overlap, found.low, found.ratio, found.reasons) == (1, 1, 1, ())
     assert "agrees with the record" in found.verdict
 
@@ -126,19 +130,18 @@ def test_half_of_the_waits_is_an_overlap_of_two_thirds():
     jobs = workload([0, 0, 0], [4, 4, 4])
     recorded = fates("recorded", [0, 0, 0], [0, 0, 1800], [1800, 1800, 3600], [4, 4, 4])
     replayed = fates("slurm", [0, 0, 0], [0, 0, 900], [1800, 1800, 2700], [4, 4, 4])
-    found = compare_with_record(recorded, replayed, jobs, CLUSTER)
+    found = trust_in(recorded, replayed, jobs)
     assert found.overlap == pytest.approx(2 * 900 / (900 + 1800))
     assert found.ratio == 0.5
     assert "does not explain" in found.verdict
 
 
 def test_a_window_without_starts_is_named():
-    submit = [0, 600, 1200, 1800]
-    recorded = fates(
-        "recorded", submit, [0, 4 * HOUR, 4 * HOUR, 4 * HOUR], [600, 5 * HOUR, 5 * HOUR, 5 * HOUR], [1] * 4
-    )
-    replayed = fates("slurm", submit, submit, np.array(submit) + HOUR, [1] * 4)
-    (reason,) = compare_with_record(recorded, replayed, workload(submit, [1] * 4), CLUSTER).reasons
+    submit = [0, 600, 1200, 1800, 5 * HOUR]
+    late = [4 * HOUR] * 3
+    recorded = fates("recorded", submit, [0, *late, 5 * HOUR], [600, *np.add(late, HOUR), 6 * HOUR], [1] * 5)
+    replayed = fates("slurm", submit, submit, np.array(submit) + HOUR, [1] * 5)
+    (reason,) = trust_in(recorded, replayed, workload(submit, [1] * 5)).reasons
     assert "day: nothing started for 4.0 h from day 0, 00:00" in reason
     assert "maintenance" in reason
 
@@ -148,7 +151,7 @@ def test_nodes_that_were_down_show_as_gpus_that_are_never_used():
     start = np.array([max(time, (number // 4) * 3600.0) for number, time in enumerate(submit)])  # four GPUs of eight
     recorded = fates("recorded", submit, start, start + 2700, [1] * 40)
     replayed = fates("slurm", submit, submit, submit + 2700, [1] * 40)
-    reasons = compare_with_record(recorded, replayed, workload(submit, [1] * 40), CLUSTER).reasons
+    reasons = trust_in(recorded, replayed, workload(submit, [1] * 40)).reasons
     assert any("at most about 4 of 8 GPUs were in use" in reason for reason in reasons)
 
 
@@ -159,12 +162,30 @@ def test_an_account_that_never_holds_more_is_said_to_have_a_quota():
     start[1::2] = [900.0 + number // 2 * 1800.0 for number in range(20)]  # two at once
     recorded = fates("recorded", submit, start, start + 1800, [1] * 40)
     replayed = fates("slurm", submit, submit, submit + 1800, [1] * 40)
-    reasons = compare_with_record(recorded, replayed, workload(submit, [1] * 40, tenants), CLUSTER).reasons
-    assert any("small never held more than about 2 GPUs" in reason for reason in reasons)
+    reasons = trust_in(recorded, replayed, workload(submit, [1] * 40, tenants)).reasons
+    assert any("small never held more than 2 GPUs" in reason for reason in reasons)
+
+
+def test_a_quota_over_several_partitions_is_one_and_hides_no_outage():
+    """The account holds four GPUs, two in each partition, while its jobs wait with room in both."""
+    cluster = ClusterSpec(tuple(NodeSpec(name_of_nodes("A100", (pool,)), 8) for pool in ("day", "night")))
+    models = [constrain("any", Constraints(pools=(pool,))) for pool in ("day", "night")]
+    submit = np.arange(40) * 300.0
+    start = np.array([max(time, 1200.0 + number // 4 * 3600.0) for number, time in enumerate(submit)])
+    jobs = Workload.of(
+        [JobSpec(n, submit[n // 2], 1, 1.0, models[n % 2], tenant="small" if n < 60 else "big") for n in range(80)]
+    )
+    starts = np.array([start[n // 2] for n in range(80)])
+    recorded = fates("recorded", jobs.jobs["submit_time"], starts, starts + 3600, [1] * 80)
+    replayed = fates(
+        "slurm", jobs.jobs["submit_time"], jobs.jobs["submit_time"], jobs.jobs["submit_time"] + 1, [1] * 80
+    )
+    reasons = compare_with_record(recorded, replayed, jobs, cluster, everyone(recorded)).reasons
+    assert any("small never held more than 8 GPUs" in reason for reason in reasons)
 
 
 def test_fragmentation_is_not_blamed_on_the_cluster():
     """Two nodes with two free GPUs each have no room for a job of three on one node."""
     recorded = fates("recorded", [0, 0, 0], [0, 0, 3600], [3600, 3600, 7200], [2, 2, 3])
     replayed = fates("slurm", [0, 0, 0], [0, 0, 0], [3600, 3600, 3600], [2, 2, 3])
-    assert compare_with_record(recorded, replayed, workload([0, 0, 0], [2, 2, 3]), CLUSTER).reasons == ()
+    assert trust_in(recorded, replayed, workload([0, 0, 0], [2, 2, 3])).reasons == ()

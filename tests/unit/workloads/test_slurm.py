@@ -268,7 +268,7 @@ def test_limits_end_jobs_unless_they_are_lifted(write, cluster, ideal):
         limits[setting] = [job.time_limit for job in workload]
         assert [(job.priority, job.qos, job.nice) for job in workload] == [(4294901000.0, "high", 0.0)] * 2
     assert limits == {"trace": [7200.0, math.inf], "none": [math.inf] * 2}
-    with pytest.raises(TraceError, match=r"workload\.limits is 'all'; it must be trace or none"):
+    with pytest.raises(TraceError, match=r"workload\.limits is 'all'; it must be trace, drawn or none"):
         TraceSource(cluster, ideal, SlurmTrace(), path=path, limits="all")  # type: ignore[arg-type]
 
 

@@ -111,7 +111,8 @@ def _over_time(answer: WhatIfAnswer) -> list[str]:
     step = f"{answer.grid.step / HOUR:g} h" if answer.grid.step >= HOUR else f"{answer.grid.step:.0f} s"
     found = [
         f'<h2>The cluster over time</h2>\n<p class="said">Means of steps of {step}; alternatives with '
-        f'another load have other times, and are not drawn. Drag to zoom, double-click for the whole span.</p>\n<div class="chips">{chips}</div>\n'
+        f"another load have other times, and are not drawn. Drag to zoom, double-click for the whole span.</p>\n"
+        f'<div class="chips">{chips}</div>\n'
     ]
     for name, title in (
         ("use", f"GPUs in use, of {answer.replay.cluster.num_gpus:,}"),

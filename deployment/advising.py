@@ -24,7 +24,7 @@ CHANGE, RESTORE, LEAVE = "nice", "restore", "leave"  # actions in the journal
 
 
 class NiceSetter(Protocol):
-    """What an adviser asks of a cluster manager."""
+    """The commands to a cluster manager that an adviser needs."""
 
     def set_nice(self, job: str, value: int) -> None:
         """Set the `nice` of a job.

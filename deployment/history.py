@@ -1,4 +1,4 @@
-"""What is seen of the jobs of a cluster that others schedule: when they could start, began and ended."""
+"""The history of jobs that another scheduler starts: when each could start, began and ended."""
 
 import math
 from collections.abc import Mapping, Sequence

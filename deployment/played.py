@@ -50,7 +50,7 @@ class JobPlay:
 
 @dataclass(frozen=True, slots=True)
 class PlayedChange:
-    """What a scheduler has changed: which job, when, and which GPUs it gets by node; none if it is stopped."""
+    """A change by a scheduler: the job, the time, and its GPUs by node; none if it is stopped."""
 
     time: Seconds
     job: JobHistory

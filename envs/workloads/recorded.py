@@ -1,4 +1,4 @@
-"""What a trace says really happened to its jobs: when they started and ended, how often, in which queue and where."""
+"""The recorded past of the jobs of a trace: when they started and ended, how often, in which queue and where."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

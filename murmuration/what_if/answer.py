@@ -11,12 +11,12 @@ import pandas as pd
 
 from envs.evaluation.statistics import Estimate
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
-from envs.types.units import DAY
+from envs.types.units import DAY, HOUR
 from murmuration.what_if.hours import Grid, grid_over, in_queue, in_use, time_text
 from murmuration.what_if.played import Fates
 from murmuration.what_if.replay import Replay
 from murmuration.what_if.trust import ReplayTrust, compare_with_record
-from murmuration.what_if.waits import HOUR, MINUTE, by_group, figures_of, groups_of, paired_change, size_classes
+from murmuration.what_if.waits import MINUTE, by_group, figures_of, groups_of, paired_change, size_classes
 
 UNITS = (("s", 1.0), ("min", MINUTE), ("h", HOUR), ("d", DAY))
 MOST_STEPS = 2_000

@@ -18,6 +18,7 @@ from envs.evaluation.files import write_frame, write_whole
 from envs.pictures.texts import TaskText, wide_console
 from envs.types import ClusterSpec, constraints_of, features_of, plain_type, pools_of
 from murmuration.config.errors import ChoiceError
+from murmuration.runs.comparing import list_settings_in_force
 from murmuration.what_if.alternatives import Alternatives, usual_changes
 from murmuration.what_if.answer import WhatIfAnswer
 from murmuration.what_if.page import answer_page
@@ -112,7 +113,7 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
         {label: each for label, each in found.items() if isinstance(each, Fates) and label != incumbent.label},
         {label: each for label, each in found.items() if isinstance(each, str)},
         {each.label: each.stretch for each in plays},
-        [*settings_of_play(incumbent), *say_mismatches(incumbent)],
+        [*list_settings_in_force({incumbent.label: incumbent.scheduler}), *say_mismatches(incumbent)],
         find_unlimited(incumbent, plays),
     )
     show_answer(answer)
@@ -130,12 +131,6 @@ def play_with_bar(plays: Sequence[Play], processes: int) -> dict[str, Fates | st
             bar.update(shown, advance=1, description=f"played {label}")
 
         return dict(play_everything(plays, processes, done))
-
-
-def settings_of_play(play: Play) -> list[str]:
-    """Return lines on the settings of a scheduler; none if it has nothing to say."""
-    describe = getattr(play.scheduler, "describe", None)
-    return [f"{play.label}: {line}" for line in describe()] if callable(describe) else []
 
 
 def find_unlimited(incumbent: Play, plays: Sequence[Play]) -> list[str]:

@@ -7,10 +7,11 @@ import numpy as np
 
 from envs.performance import allows_type
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, Seconds, constraints_of
+from envs.types.units import HOUR
 from envs.workloads import Workload
 from murmuration.what_if.hours import grid_over, means_over, time_text
 from murmuration.what_if.played import Fates
-from murmuration.what_if.waits import HOUR, MINUTE, groups_of
+from murmuration.what_if.waits import MINUTE, groups_of
 
 MOST_STEPS = 40_000
 LEAST_GAP: Seconds = HOUR  # without any start, that is named

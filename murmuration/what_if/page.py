@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
+from envs.types.units import HOUR
 from murmuration.reports.table import number
 from murmuration.reports.webpage.document import static, to_script
 from murmuration.what_if.answer import WhatIfAnswer
 from murmuration.what_if.hours import by_hour_of_day
 from murmuration.what_if.terminal import advice, change_table, introduce, trust_lines, trust_table
-from murmuration.what_if.waits import HOUR
 
 LEAST_CHANGE = 0.05  # of a mean wait, that is coloured
 MOST_ROWS = 200

@@ -3,9 +3,10 @@
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 import numpy as np
@@ -149,10 +150,10 @@ def play_everything(
         for each in futures:
             try:
                 yield labels[each], each.result()
-            except OSError as error:
+            except BrokenProcessPool as error:
                 raise MurmurationError(f"{labels[each]}: its process was lost ({error}); set --processes 1") from error
     except KeyboardInterrupt:
-        for process in list((pool._processes or {}).values()):
+        for process in active_children():
             process.terminate()
         raise
     finally:

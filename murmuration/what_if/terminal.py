@@ -62,7 +62,7 @@ def show_answer(answer: WhatIfAnswer, console: TextConsole | None = None) -> Non
 
 
 def advice(answer: WhatIfAnswer) -> list[str]:
-    """Say of each alternative whether waits change for certain, and of a policy alone whether to keep it."""
+    """Say whether waits change for certain, of a policy alone whether to keep it, and which play stalled."""
     today, lines = answer.incumbent.label, []
     for label, estimate in answer.changes.items():
         slower = answer.figures[label]["slowdown"] > answer.figures[today]["slowdown"]
@@ -77,7 +77,7 @@ def advice(answer: WhatIfAnswer) -> list[str]:
         else:
             verdict = f"ahead of {today} in mean wait{', but not in' if slower else ' and'} bounded slowdown"
         lines.append(f"{label}: {verdict}")
-    return lines
+    return lines + [f"{label}: {note}" for label, each in answer.shown.items() for note in each.notes]
 
 
 def trust_table(answer: WhatIfAnswer, trust: ReplayTrust) -> Table:

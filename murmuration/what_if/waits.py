@@ -9,10 +9,11 @@ import pandas as pd
 
 from envs.evaluation.statistics import Estimate, block_bootstrap_means
 from envs.types import BoolArray, FloatArray, constraints_of
+from envs.types.units import HOUR
 from envs.workloads import Workload
 from murmuration.what_if.played import Fates
 
-MINUTE, HOUR = 60.0, 3600.0
+MINUTE = 60.0
 LEAST_RUN = 10.0  # seconds of run time below which the bounded slowdown counts jobs as this long
 RESAMPLES = 1000
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # the least GPUs of each class of sizes

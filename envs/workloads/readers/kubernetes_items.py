@@ -1,4 +1,4 @@
-"""What one item of a Kubernetes list says of a job: what it asks for, and when it was created, started and ended.
+"""The items of a Kubernetes list: the request of a job, and when it was created, started and ended.
 
 Fields are those of the published APIs: Jobs (batch/v1) and Pods (v1) of Kubernetes, Jobs (batch.volcano.sh/v1alpha1)
 and PodGroups (scheduling.volcano.sh/v1beta1) of Volcano, PodGroups (scheduling.x-k8s.io/v1alpha1) of the scheduler
@@ -224,7 +224,7 @@ RESOURCES: dict[tuple[str, str], Callable[[KubeObject, Facts], None]] = {
     ("batch.volcano.sh", "Job"): _volcano,
     ("kueue.x-k8s.io", "Workload"): _workload,
 }
-"""What items may be; of several that are about one job, a later one says more about what it asks for."""
+"""The kinds of item that are read; of several about one job, a later kind states its request in more detail."""
 RANK = {"Pod": 0, "PodGroup": 1, "Job": 2, "Volcano Job": 3, "Workload": 4}
 
 

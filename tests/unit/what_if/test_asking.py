@@ -21,6 +21,7 @@ from murmuration.what_if.answer import WhatIfAnswer
 from murmuration.what_if.asking import ask, training_command, write_answer
 from murmuration.what_if.played import Fates, Play, play_alternative, play_everything
 from murmuration.what_if.replay import Question, read_replay
+from murmuration.what_if.terminal import advice
 from murmuration.what_if.trust import compare_with_record
 
 RECORDING = Path(__file__).parents[2] / "golden" / "slurm_22_05"
@@ -239,3 +240,11 @@ def test_where_nothing_is_asked_only_what_the_jobs_allow_is_played(replay):
         "load=1.1",
         "constraints=none",
     ]
+
+
+def test_a_play_that_stalled_is_said(replay, makes):
+    today = fates_in(makes.incumbent())
+    stalled = replace(today, label="other", notes=("ended at round 9: unfinished: jobs 3",))
+    lines = advice(WhatIfAnswer(replay, today, {"other": stalled}, {}, {}))
+    assert "other: ended at round 9: unfinished: jobs 3" in lines
+    assert "other: no certain change of the mean wait: keep slurm" in lines

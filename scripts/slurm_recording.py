@@ -2,6 +2,7 @@
 
 python scripts/slurm_recording.py tests/golden/slurm_22_05
 python scripts/slurm_recording.py runs/slurm_recording --clock 2026-12-01T10:00:03 --out runs/compared
+python scripts/slurm_recording.py runs/slurm_recording --again runs/slurm_recorded_again
 """
 
 import argparse
@@ -11,7 +12,7 @@ import launch  # noqa: F401  the project's packages are found
 
 # isort: split
 from envs.evaluation.files import write_frame
-from experiments.slurm_recording import FORMS, compare_recording, read_recording, scheduler_of
+from experiments.slurm_recording import FORMS, compare_recording, compare_recordings, read_recording, scheduler_of
 from murmuration.config.errors import one_line_errors
 
 
@@ -20,12 +21,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compare scheduler=slurm with a recording of a real Slurm.")
     parser.add_argument("recording", type=Path, help="folder that slurm_cluster.py record wrote")
     parser.add_argument("--clock", default="2026-11-30T15:25:24", help="when a PriorityCalcPeriod began")
+    parser.add_argument("--again", type=Path, help="a second recording of the same jobs, to compare with the first")
     parser.add_argument("--episodes", type=int, default=20, help="episodes to play; default: 20")
     parser.add_argument("--out", type=Path, default=Path("runs/slurm_recording_compared"), help="for jobs.csv")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with one_line_errors():
         recording = read_recording(arguments.recording, arguments.clock)
+        if arguments.again:
+            order_again, wait_again = compare_recordings(recording, read_recording(arguments.again, arguments.clock))
+            print(f"recorded again: mean wait {wait_again:.3f}, pairs in the recorded order {order_again:.3f}")
         for title, forms in (("by default", {}), ("grouped ends, cores by node", FORMS)):
             scheduler = scheduler_of(recording, arguments.out, **forms)
             found = compare_recording(recording, scheduler, arguments.episodes)

@@ -1,5 +1,6 @@
 """Slurm's own policy: what a cluster runs today, beside what it could run."""
 
+import functools
 import math
 from collections.abc import Mapping
 from functools import cached_property
@@ -17,6 +18,7 @@ from baselines.slurm.job_table import JobTable
 from baselines.slurm.nodes import Site, choose_nodes, site_of
 from baselines.slurm.plan import Plan
 from baselines.slurm.preemption import find_victims
+from baselines.slurm.reservations import Calendar, make_reservation
 from baselines.slurm.settings import Association, SlurmSettings
 from baselines.slurm.usage import Usage
 from envs.scheduling import ClusterView
@@ -43,10 +45,10 @@ class Slurm:
 
     Simplified: decisions take no time, so `batch_sched_delay`, `bf_max_time` and `bf_yield_interval` have no meaning. A
     job of several partitions is in one of them. Of the limits of associations and QoS, those on GPUs and jobs at once
-    count (`limits`); a job that they hold back blocks no other. Cores, memory, licenses, topology, reservations by
-    administrators and arrays are not modelled. A job gets its GPUs on as few nodes as possible, of one
-    GPU type where that is possible. A preempted job keeps its progress, also with PreemptMode=CANCEL, and only the main
-    pass preempts. `describe` lists what the files ask for beyond that.
+    count (`limits`); a job that they hold back blocks no other. Reservations keep nodes free of all jobs; jobs that run
+    in one are not modelled, nor are cores, memory, licenses, topology and arrays. A job gets its GPUs on as few
+    nodes as possible, of one GPU type where that is possible. A preempted job keeps its progress, also with
+    PreemptMode=CANCEL, and only the main pass preempts. `describe` lists what the files ask for beyond that.
 
     Args:
         conf: a `slurm.conf`; Slurm's defaults if empty.
@@ -56,6 +58,8 @@ class Slurm:
         partitions: by name, settings of a `PartitionName` line, such as {debug: {PriorityTier: 10}}.
         qos: by name, columns of `sacctmgr show qos`, such as {high: {Priority: 100, Preempt: "low"}}.
         shares: by account, or by account/user, its share.
+        reservations: by name, nodes (by number) that are kept free from start until end, in seconds, such as
+            {maintenance: {nodes: [0, 1], start: 86400, end: 93600}}. Such runs are not compiled.
         ends: how plans look at the ends of running jobs: "exact", each, or "grouped", as Slurm does, which makes plans
             later (man slurm.conf, bf_window_linear). Such runs are not compiled.
         cores: of a job, for its fair share and size, as the simulator has none: "gpus", one with each GPU, or "nodes",
@@ -73,6 +77,7 @@ class Slurm:
         partitions: Mapping[str, Mapping[str, Any]] | None = None,
         qos: Mapping[str, Mapping[str, Any]] | None = None,
         shares: Mapping[str, float] | None = None,
+        reservations: Mapping[str, Mapping[str, Any]] | None = None,
         ends: str = "exact",
         cores: str = "gpus",
     ) -> None:
@@ -82,7 +87,7 @@ class Slurm:
         self._forms = {"ends": ends, "cores": cores}
         self._conf, self._accounting = conf, accounting
         self._settings, self._partitions = dict(settings or {}), dict(partitions or {})
-        self._qos, self._shares = dict(qos or {}), dict(shares or {})
+        self._qos, self._shares, self._reservations = dict(qos or {}), dict(shares or {}), dict(reservations or {})
         self._round: _Rounds | None = None
 
     @cached_property
@@ -103,6 +108,7 @@ class Slurm:
         values = {name: getattr(found, name) for name in SlurmSettings.__dataclass_fields__}
         values |= self._forms | {"qos": qos, "not_modelled": (*found.not_modelled, *left_out)}
         values["associations"] = (*associations, *(_share(*each) for each in self._shares.items()))
+        values["reservations"] = tuple(make_reservation(*each) for each in self._reservations.items())
         return SlurmSettings(**values)
 
     @property
@@ -123,9 +129,10 @@ class Slurm:
         self._round = _Rounds(self.in_force, cluster)
 
     def play(self, simulator: SimulatedEpisode) -> bool:
-        """Play a whole episode in compiled code; return False with preemption, grouped ends, or several GPU types."""
+        """Play a whole episode in compiled code; return False where settings or jobs ask for more than it can."""
         rules = self.in_force
-        return not rules.preempts and rules.ends == "exact" and play_whole(simulator, self.in_force)
+        plain = not (rules.preempts or rules.reservations or rules.ends != "exact")
+        return plain and play_whole(simulator, rules)
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Start waiting jobs; running ones stay, unless they are preempted.
@@ -152,6 +159,7 @@ class _Rounds:
         self.rules = settings
         self.table = JobTable(settings, cluster)
         self.site: Site = site_of(cluster, self.table.node_weights)
+        self.calendar = Calendar(settings.reservations, cluster.num_nodes)
         self.usage = Usage(settings, self.table)
         self.priority: dict[JobId, int] = {}  # of waiting jobs
         self.began: dict[JobId, Seconds] = {}  # of running jobs
@@ -178,7 +186,7 @@ class _Rounds:
             waiting = [job for job in waiting if allocation.placement(job) is None]
             changed = False
         self._ask_again(view.time, bool(waiting), changed)
-        allocation.next_decision = self.due
+        allocation.next_decision = min(self.due, self.calendar.next_end(view.time))
         self.seen = (len(view.num_gpus), len(list(allocation.jobs())), int(view.capacity.sum()))
         return allocation
 
@@ -248,6 +256,9 @@ class _Rounds:
         able = [gpu_type for gpu_type in self.site.by_weight.tolist() if types[gpu_type]]
         return next(filter(None, (find_shaped(asked, free, view.cluster, size, each, find) for each in able)), {})
 
+    def _find_open(self, view: ClusterView, job: JobId, shut: BoolArray, free: IntArray) -> Gpus:
+        return self._find(view, job, np.where(shut, 0, free))
+
     def _taken(self, view: ClusterView, job: JobId, gpus: Mapping[NodeId, int]) -> Mapping[NodeId, int]:
         """Return the GPUs that a job with these GPUs keeps from others: all of its nodes if they are its alone."""
         return {node: int(self.site.total[node]) for node in gpus} if constraints_at(view, job).exclusive else gpus
@@ -274,18 +285,19 @@ class _Rounds:
             depth -= 1
             if not self._may_start(job):
                 continue
-            free = np.where(closed[self.site.gpu_types], 0, allocation.free_gpus)
+            shut = closed[self.site.gpu_types] | self.calendar.closed(view.time, view.time + self.table.limit[job])
+            free = np.where(shut, 0, allocation.free_gpus)
             gpus = self._find(view, job, free)
             if not gpus and self.rules.preempts:
-                gpus = self._preempt(view, allocation, job, closed)
+                gpus = self._preempt(view, allocation, job, shut)
             if gpus:
                 self._start(allocation, job, gpus, view.time)
             else:
                 blocked.add(partition)
                 closed |= self.table.partition_types[partition]
 
-    def _preempt(self, view: ClusterView, allocation: Allocation, job: JobId, closed: BoolArray) -> Gpus:
-        """Stop jobs that this one may preempt, if that makes room; return its nodes."""
+    def _preempt(self, view: ClusterView, allocation: Allocation, job: JobId, shut: BoolArray) -> Gpus:
+        """Stop jobs that this one may preempt, if that makes room on nodes that are not shut; return its nodes."""
         held = {
             other: self._taken(view, other, placement.gpus)
             for other in view.running.tolist()
@@ -293,7 +305,7 @@ class _Rounds:
         }
 
         def find(free: IntArray) -> Gpus:
-            return self._find(view, job, np.where(closed[self.site.gpu_types], 0, free))
+            return self._find(view, job, np.where(shut, 0, free))
 
         victims = find_victims(self.rules, self.table, self.began, job, held, allocation.free_gpus, find)
         for other in victims:
@@ -307,6 +319,10 @@ class _Rounds:
         if not allocation.free_gpus.any():  # no plan could start a job now, and none is kept
             return
         plan = Plan(view.time, rules, allocation.free_gpus)
+        for each in self.calendar.reservations:
+            if each.overlaps(view.time, plan.until):
+                last = math.ceil(each.end / rules.bf_resolution) * rules.bf_resolution  # plans round ends down
+                plan.reserve(each.start, last - each.start, dict.fromkeys(each.nodes, 0))
         for job in allocation.jobs():
             if placement := allocation.placement(job):
                 plan.run(self.began[job] + table.limit[job], self._taken(view, job, placement.gpus))
@@ -322,7 +338,9 @@ class _Rounds:
             if 0 < rules.bf_max_job_user <= by_user.get(user, 0) or 0 < rules.bf_max_job_part <= by_part[part]:
                 continue
             tested, by_user[user], by_part[part] = tested + 1, by_user.get(user, 0) + 1, by_part[part] + 1
-            found = plan.find(limit, lambda free, job=job: self._find(view, job, free))  # type: ignore[misc]
+            shut = self.calendar.closed(view.time, view.time + limit, after=plan.until)
+            find = functools.partial(self._find_open, view, job, shut)
+            found = plan.find(limit, find)
             if found is None:
                 continue
             start, gpus = found

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from baselines.slurm.limits import NO_CEILING, Ceiling, LimitTable
-from envs.types import Seconds
+from envs.types import NodeId, Seconds
 from envs.types.units import DAY
 
 YEAR: Seconds = 365 * DAY  # Slurm plans with it where a job has no time limit
@@ -57,6 +57,20 @@ class Association:
 
 
 @dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes on which no job runs from `start` until `end`, in seconds of the episode."""
+
+    name: str
+    nodes: tuple[NodeId, ...]
+    start: Seconds
+    end: Seconds
+
+    def overlaps(self, start: Seconds, end: Seconds) -> bool:
+        """Return whether a job that may run from `start` until `end` would meet it."""
+        return start < self.end and end > self.start
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmSettings:
     """Settings of Slurm's scheduler. Times are in seconds, the files' own units differ."""
 
@@ -95,6 +109,7 @@ class SlurmSettings:
     qos: Mapping[str, Qos] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)  # of nodes, by GPU type
+    reservations: tuple[Reservation, ...] = ()
     not_modelled: tuple[str, ...] = ()
 
     @property
@@ -114,11 +129,11 @@ class SlurmSettings:
 
     @property
     def limits_anything(self) -> bool:
-        """Whether a QoS or an association has a limit."""
+        """Whether a QoS or an association has a limit, or nodes are reserved."""
         of_qos = [
             ceiling for each in self.qos.values() for ceiling in (each.most, each.most_of_user, each.most_of_account)
         ]
-        return any((*of_qos, *(each.most for each in self.associations)))
+        return any((*of_qos, *(each.most for each in self.associations), *self.reservations))
 
     @property
     def preempts(self) -> bool:
@@ -162,6 +177,10 @@ class SlurmSettings:
             lines.append(f"limits on GPUs or jobs at once: of {limited} QoS and {owned} associations")
         if self.associations:
             lines.append(f"shares: {sum(1 for each in self.associations if each.user)} users with associations")
+        lines += [
+            f"reservation {each.name}: {len(each.nodes)} nodes, from {each.start / 3600:g} to {each.end / 3600:g} h"
+            for each in self.reservations
+        ]
         if self.not_modelled:
             lines.append(f"not modelled: {', '.join(self.not_modelled)}")
         return lines

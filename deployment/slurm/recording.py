@@ -32,6 +32,7 @@ COLUMNS = (
 GAP: Seconds = 1.65  # real time between submissions, on average
 DRAINED = ("n0", "n1", "n6")  # nodes that outages take from the cluster
 OUTAGE = (0.3, 0.6)  # when they are drained, and when they are back, as shares of the time of submissions
+NEVER = ("DependencyNeverSatisfied", "JobHeldUser")  # jobs that wait for these are not waited for
 LONGEST_WAIT: Seconds = 2400.0  # real time for all of them to end
 
 
@@ -115,7 +116,7 @@ def play_recorded(cluster: SlurmTestbed, jobs: Sequence[RecordedJob], outage: Se
         script = f"#!/bin/sh\nexec sleep {job.seconds}\n"
         names.append(_ask(["sbatch", "--parsable", *how], cluster.environment, script).strip())
     while left := _ask(["squeue", "-h", "-o", "%r"], cluster.environment).split():
-        if all(reason == "DependencyNeverSatisfied" for reason in left):
+        if all(reason in NEVER for reason in left):
             break
         if time.monotonic() > begun + LONGEST_WAIT:
             raise MurmurationError(f"{cluster.folder}: {len(left)} jobs have not ended within {LONGEST_WAIT:g} s")

@@ -60,7 +60,9 @@ class Alternatives:
     """
 
     def __init__(self, question: Question, replay: Replay) -> None:
-        self._question, self._replay = question, replay
+        reserved = [each for each in replay.options if each.startswith("schedulers.slurm.reservations=")]
+        self._question = replace(question, options=(*question.options, *reserved))
+        self._replay = replay
         self._today = self._scheduler(question.incumbent)
         self._changes: dict[str, Callable[[PlayedWorld, str], PlayedWorld]] = {
             "policy": self._policy,
@@ -132,6 +134,8 @@ class Alternatives:
 
     def _without(self, world: PlayedWorld, value: str) -> PlayedWorld:
         names = self._replay.names
+        if self._question.reservations:
+            raise ChoiceError(f"without={value}: numbers of nodes change, which --reservations needs; leave one out")
         wanted = list(expand_node_names("without", value))
         for name in wanted:
             if name not in names:

@@ -48,6 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--cluster", default="", help="of conf/cluster, or a YAML file; default: that of --slurm-conf")
     parser.add_argument("--slurm-conf", default="", help="slurm.conf of today: policy, partitions and nodes")
     parser.add_argument("--accounting", default="", help="what sacctmgr -P show assoc tree and show qos print")
+    parser.add_argument("--reservations", default="", help="what scontrol --oneliner show reservation prints")
     parser.add_argument("--reader", default="slurm", help="of conf/workload; default: slurm")
     parser.add_argument("--incumbent", default="slurm", help="the scheduler of today; default: slurm")
     parser.add_argument("--config-dir", help="a folder with your own clusters, workloads and schedulers")
@@ -86,6 +87,7 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
         typed.cluster,
         typed.slurm_conf,
         typed.accounting,
+        typed.reservations,
         typed.incumbent,
         typed.config_dir,
         typed.restart,

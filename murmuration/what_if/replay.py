@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from baselines.slurm.reservations import read_reservations
 from baselines.slurm.site_conf import read_site
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Setup
@@ -34,6 +35,7 @@ class Question:
     cluster: str = ""  # of conf/cluster, or a file; the nodes of slurm_conf if empty
     slurm_conf: str = ""
     accounting: str = ""
+    reservations: str = ""
     incumbent: str = "slurm"
     config_dir: str | None = None
     restart: Seconds = 300.0  # of a job that was stopped or moved
@@ -153,9 +155,23 @@ def read_replay(question: Question) -> Replay:
     options = (f"workload={question.reader}", f"workload.path={path}", *types, *question.options)
     for name, value in (("conf", question.slurm_conf), ("accounting", question.accounting)):
         options += (f"schedulers.slurm.{name}={Path(value).resolve()}",) if value else ()
+    if question.reservations:
+        options += (_reservations(question, names, workload),)
     return Replay(
         workload, setup, names, measured, recorded_fates(workload), tuple(notes), options, bool(question.config_dir)
     )
+
+
+def _reservations(question: Question, names: Sequence[str], workload: Workload) -> str:
+    """Return the option of `scheduler=slurm` with what scontrol printed, by numbers of nodes and seconds."""
+    zero = workload.recorded.zero if workload.recorded else None
+    if zero is None:
+        raise ChoiceError(f"reservations={question.reservations}: the trace has no dates, so their times mean nothing")
+    found = read_reservations(Path(question.reservations), names, zero.replace(tzinfo=None))
+    rows = (
+        f"{name}: {{nodes: {row['nodes']}, start: {row['start']}, end: {row['end']}}}" for name, row in found.items()
+    )
+    return f"schedulers.slurm.reservations={{{', '.join(rows)}}}"
 
 
 def recorded_fates(workload: Workload) -> Fates:

@@ -67,7 +67,7 @@ def advice(answer: WhatIfAnswer) -> list[str]:
     for label, estimate in answer.changes.items():
         slower = answer.figures[label]["slowdown"] > answer.figures[today]["slowdown"]
         if label in answer.unlimited:
-            verdict = f"plays without the limits of QoS and associations that hold under {today}: no fair comparison"
+            verdict = f"plays without the limits or reservations that hold under {today}: no fair comparison"
         elif math.isnan(estimate.value) or estimate.low <= 1 <= estimate.high:
             verdict = "no certain change of the mean wait" + ("" if "=" in label else f": keep {today}")
         elif "=" in label:

@@ -18,7 +18,7 @@ from baselines.slurm import Slurm
 from envs.evaluation.files import write_whole
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Setup, Simulator, run_episode
-from envs.types import ClusterSpec, Constraints, FloatArray, JobSpec, NodeSpec, Seconds, name_of_nodes
+from envs.types import ClusterSpec, Constraints, FloatArray, JobSpec, MurmurationError, NodeSpec, Seconds, name_of_nodes
 from envs.workloads import Workload
 from envs.workloads.readers import SlurmTrace
 
@@ -126,6 +126,21 @@ def pairs_in_order(recording: Recording, starts: FloatArray, others: FloatArray)
         same += int(np.count_nonzero(one[counted] * two[counted] > 0))
         total += int(counted.sum())
     return same / total
+
+
+def compare_recordings(one: Recording, other: Recording) -> tuple[float, float]:
+    """Compare two recordings of the same jobs: how far a real Slurm repeats itself.
+
+    Returns:
+        The share of pairs, of one partition and not started in one second, that start in the same order, and the mean
+        wait of the other recording over that of the first.
+
+    Raises:
+        MurmurationError: the recordings have other jobs.
+    """
+    if [(job.num_gpus, job.user, job.qos) for job in one.jobs] != [(j.num_gpus, j.user, j.qos) for j in other.jobs]:
+        raise MurmurationError(f"{other.folder}: its jobs are not those of {one.folder}; record both with one --seed")
+    return pairs_in_order(one, one.starts, other.starts), float(other.waits.mean() / one.waits.mean())
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from baselines.slurm import Slurm
 from envs.simulation import Information, RunResult, Scenario, Setup, Simulator, run_episode
-from envs.types import ClusterSpec, Constraints, JobSpec, NodeSpec, Seconds, name_of_nodes
+from envs.types import ClusterSpec, Constraints, JobSpec, MurmurationError, NodeSpec, Seconds, name_of_nodes
 from envs.workloads import Workload
 from tests.golden.playground import TwoThroughputs as Linear
 from tests.golden.playground import places, times
@@ -176,3 +176,51 @@ def test_a_job_on_two_nodes_waits_for_both():
     spread = replace(job(1, 2, 10), constraints=Constraints(num_nodes=2))
     result = play(Slurm(settings={**FINE, "bf_interval": 1}), [job(0, 4, 30), spread, job(2, 1, 5, 5.0)], nodes(4, 2))
     assert result.records["start_time"].tolist() == [0, 30, 2]
+
+
+MAINTENANCE = {"nodes": [0], "start": 100, "end": 200}
+
+
+@pytest.mark.parametrize(
+    ("limit", "starts"),
+    [
+        pytest.param(90, [0, 10], id="it ends before"),
+        pytest.param(91, [0, 200], id="it may run into it"),
+    ],
+)
+def test_jobs_that_may_still_run_when_a_reservation_begins_wait_until_it_ends(limit, starts):
+    """One node of two GPUs, reserved from 100 to 200. The second job comes at 10, and neither pass starts it early."""
+    jobs = [job(0, 1, 5, limit=50), job(10, 2, 20, limit=limit), job(500, 1, 1)]
+    scheduler = Slurm(settings=FINE, reservations={"maintenance": MAINTENANCE})
+    assert play(scheduler, jobs, nodes(2)).records["start_time"][:2].tolist() == starts
+
+
+def test_shorter_jobs_and_other_nodes_are_used_before_a_reservation():
+    """Node 0 is reserved: the long job, which comes first, takes node 1, and a short one node 0."""
+    jobs = [job(0, 2, 150, limit=150), job(1, 2, 10, limit=60)]
+    scheduler = Slurm(settings=FINE, reservations={"maintenance": MAINTENANCE})
+    result = play(scheduler, jobs, nodes(2, 2))
+    assert result.records["start_time"].tolist() == [0, 1]
+    assert [places(result, each) for each in (0, 1)] == [[(0, {1: 2})], [(1, {0: 2})]]
+    assert "reservation maintenance: 1 nodes, from 0.0277778 to 0.0555556 h" in scheduler.describe()
+
+
+def test_a_reservation_beyond_the_window_of_plans_is_kept_free():
+    """Plans look one minute ahead; the reservation begins after that, and within the limit of the job."""
+    scheduler = Slurm(settings={**FINE, "bf_window": 1}, reservations={"maintenance": MAINTENANCE})
+    jobs = [job(0, 2, 5, limit=1000), job(0, 1, 5, limit=99), job(500, 1, 1)]
+    assert play(scheduler, jobs, nodes(2)).records["start_time"][:2].tolist() == [200, 0]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"nodes": [0], "start": 1}, "has nodes, start; give nodes, start and end"),
+        ({"nodes": [], "start": 1, "end": 2}, "nodes is .*give numbers of nodes"),
+        ({"nodes": [0], "start": 2, "end": 2}, "start is 2 and end 2; give seconds, the earlier one first"),
+        ({"nodes": [5], "start": 1, "end": 2}, "there is no node 5; the cluster has 1, from 0 on"),
+    ],
+)
+def test_a_wrong_reservation_is_named(row, said):
+    with pytest.raises(MurmurationError, match=rf"scheduler.reservations.maintenance.*{said}"):
+        play(Slurm(reservations={"maintenance": row}), [job(0, 1, 5)], nodes(2))

@@ -87,8 +87,13 @@ def read_recording(folder: Path, clock: str) -> Recording:
 
 
 def play_recorded_jobs(recording: Recording, scheduler: Slurm, seed: int) -> FloatArray:
-    """Play the jobs with random parts of a second added to their times; return float64[num_jobs], their waits."""
-    parts = np.random.default_rng(seed).random(len(recording.jobs))
+    """Play the jobs with random parts of a second added to their times; return float64[num_jobs], their waits.
+
+    Jobs of one second keep their order, which their ids tell.
+    """
+    seconds = np.array([job.submit_time for job in recording.jobs])
+    drawn = np.random.default_rng(seed).random(len(seconds))
+    parts = drawn[np.lexsort((drawn, seconds))]  # ascending within each second
     shifted = [
         replace(job, submit_time=job.submit_time + part, begin_time=job.begin_time + part if job.begin_time else 0.0)
         for job, part in zip(recording.jobs, parts, strict=True)

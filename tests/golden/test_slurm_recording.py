@@ -17,9 +17,9 @@ def test_waits_are_those_of_the_recording_and_the_order_is_as_like_it_as_episode
     assert recording.waits.mean() == pytest.approx(79.7, abs=0.01)
     found = compare_recording(recording, scheduler_of(recording, tmp_path, **FORMS), 6)
     assert abs(found.wait_ratio.mean() - 1.0) < 0.05
-    assert found.in_order.mean() > 0.925
-    assert found.in_order.mean() > found.among_themselves - 0.02
-    assert found.inside(3.0) > 0.75
+    assert found.in_order.mean() > 0.935
+    assert found.in_order.mean() > found.among_themselves - 0.04
+    assert found.inside(3.0) > 0.6
     assert len(found.jobs) == 200
 
 

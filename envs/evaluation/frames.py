@@ -50,7 +50,7 @@ def event_frame(run: RunResult) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "time": events["time"],
-            "event": [EventKind(kind).name.lower() for kind in events["kind"].tolist()],
+            "event": [EventKind(number).name.lower() for number in events["kind"].tolist()],
             "job": events["job"],
             "gpus": [" ".join(texts[first : first + count]) for first, count in spans],
             "beside": events["beside"],

@@ -113,7 +113,7 @@ def _watched(cluster: SlurmTestbed, out: Path, watcher: Sequence[str]) -> Iterat
         running.wait(PATIENCE)
 
 
-def describe_advice(waits: pd.DataFrame) -> str:
+def tabulate_waits(waits: pd.DataFrame) -> str:
     """Return a table of the waits, and how far the foretold mean is from the measured one."""
     rows = [f"{name:<10}{waits[name].mean():6.1f} s{waits[name].quantile(0.9):8.1f} s" for name in waits]
     apart = waits["foretold"].mean() / waits["advised"].mean() - 1

@@ -174,7 +174,7 @@ class TimePrices:
         jobs = np.stack([rows["submit_time"] + delays, rows["work"], relaxation.alone], axis=1)
         return cls(jobs, job_class, tuple(columns), relaxation.num_gpus, float(delays.sum()), relaxation.makespan())
 
-    def mean_jct(self, steps: int = 150) -> Seconds:
+    def mean_jct(self, steps: int = 60) -> Seconds:
         """A lower bound on the mean JCT of these jobs, in seconds, after a number of steps of ascent; NaN without jobs.
 
         Each step moves the prices along a momentum of the supergradient, GPU-seconds used less those there are.

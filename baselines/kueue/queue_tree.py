@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from envs.types import MurmurationError
 
+_WITHIN, _RECLAIM = ("never", "lower_priority"), ("never", "lower_priority", "any")
+Share = tuple[int, float]  # 1 and the unweighted share for what borrows without any weight, else 0 and the weighted one
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
@@ -24,18 +27,24 @@ class QueueSettings:
     nominal: float = 0.0  # GPUs that are its own
     borrowing_limit: float = math.inf  # GPUs that it may take from the cohort above, at most
     lending_limit: float = math.inf  # GPUs of its own that others may take, at most
-    weight: float = 1.0  # its part when queues compete for GPUs that they borrow
+    weight: float = 1.0  # its part when queues compete for GPUs that they borrow; with 0 it comes behind all others
     strict: bool = False  # whether a job that is not admitted blocks those behind it (Kueue's StrictFIFO)
+    within_queue: str = "lower_priority"  # which of its own jobs one of its jobs may preempt: never, lower_priority
+    reclaim: str = "any"  # which jobs of other queues, of those that borrow: never, lower_priority, any
 
     def __post_init__(self) -> None:
         for field in ("nominal", "borrowing_limit", "lending_limit"):
             if not getattr(self, field) >= 0:
                 raise MurmurationError(f"queue {self.name}: {field} is {getattr(self, field)}; it must be 0 or more")
-        if not (0 < self.weight < math.inf and self.nominal < math.inf):
+        if not (0 <= self.weight < math.inf and self.nominal < math.inf):
             raise MurmurationError(
                 f"queue {self.name}: weight is {self.weight} and nominal is {self.nominal}; "
-                "the weight must be positive, and both finite"
+                "both must be finite, and no weight negative"
             )
+        for field, known in (("within_queue", _WITHIN), ("reclaim", _RECLAIM)):
+            if getattr(self, field) not in known:
+                value, names = getattr(self, field), " or ".join(known)
+                raise MurmurationError(f"queue {self.name}: {field} is {value!r}; it must be {names}")
         for field in ("borrowing_limit", "lending_limit"):
             if not self.parent and getattr(self, field) < math.inf:
                 raise MurmurationError(f"queue {self.name}: {field} needs a parent; name one or leave the limit out")
@@ -120,17 +129,18 @@ class QueueTree:
         """Return whether a queue uses more than its quota once it has `more` GPUs."""
         return self.used[name] + more > self.quota[name]
 
-    def share(self, name: str) -> float:
+    def share(self, name: str) -> Share:
         """Return the weighted share: GPUs used beyond quota, of those that the cohort above has, by weight.
 
-        Dominant resource fairness (Ghodsi et al., NSDI'11) of one resource; 0 for a queue that borrows nothing.
+        Dominant resource fairness (Ghodsi et al., NSDI'11) of one resource; (0, 0) for a queue that borrows nothing.
         """
         settings = self.settings[name]
         beyond = self.used[name] - self.quota[name]
         if not settings.parent or beyond <= 0:
-            return 0.0
+            return 0, 0.0
         lendable = self.most(settings.parent)
-        return beyond / lendable / settings.weight if lendable > 0 else math.inf
+        ratio = beyond / lendable if lendable > 0 else 0.0
+        return (0, ratio / settings.weight) if settings.weight else (1, ratio)
 
     def below_common(self, one: str, other: str) -> tuple[str, str] | None:
         """Return two queues, or the cohorts above them, just below the lowest cohort of both; None if there is none.
@@ -166,7 +176,7 @@ class QueueTree:
         shares = {winner: self.share_with(child, winner, heads[winner]) for child, winner in winners if winner}
         return min(shares, key=lambda winner: (shares[winner], ranks[winner]), default="")
 
-    def share_with(self, node: str, name: str, gpus: float) -> float:
+    def share_with(self, node: str, name: str, gpus: float) -> Share:
         """Return the share of a node if a queue, at or below it, had so many GPUs more (fewer where negative)."""
         self.use(name, gpus)
         share = self.share(node)

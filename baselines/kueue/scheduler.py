@@ -27,8 +27,6 @@ class Kueue:
         inner: places jobs. It sees only admitted jobs, and may not change their numbers of GPUs.
         queues: the tree; jobs belong to queues without children.
         fair_sharing: whether shares order admission and preemption between queues.
-        within_queue: whether jobs of lower priority in the same queue may be preempted.
-        reclaim: from which jobs of other queues that borrow a queue may take back: "never", "lower_priority" or "any".
         strategies: with fair sharing, the rules tried in this order: "final" is LessThanOrEqualToFinalShare, "initial"
             is LessThanInitialShare.
 
@@ -44,8 +42,6 @@ class Kueue:
         inner: Scheduler,
         queues: Iterable[QueueSettings],
         fair_sharing: bool = True,
-        within_queue: bool = True,
-        reclaim: str = "any",
         strategies: tuple[str, ...] = ("final", "initial"),
     ) -> None:
         if getattr(inner, "elastic", False):
@@ -54,16 +50,16 @@ class Kueue:
                 f"Kueue: {name} changes numbers of GPUs, which quotas would not see; take Fifo or Srtf"
             )
         self.inner, self.queues, self.fair_sharing = inner, tuple(queues), fair_sharing
-        self.within_queue, self.reclaim, self.strategies = within_queue, reclaim, tuple(strategies)
+        self.strategies = tuple(strategies)
         self.information = getattr(inner, "information", "estimate")
         self._tree = QueueTree(self.queues)
-        self._preemption = Preemption(self._tree, fair_sharing, within_queue, reclaim, self.strategies)
+        self._preemption = Preemption(self._tree, fair_sharing, self.strategies)
         self._admitted: dict[JobId, Admitted] = {}
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin a new episode with no job admitted."""
         self._tree = QueueTree(self.queues)
-        self._preemption = Preemption(self._tree, self.fair_sharing, self.within_queue, self.reclaim, self.strategies)
+        self._preemption = Preemption(self._tree, self.fair_sharing, self.strategies)
         self._admitted = {}
         self.inner.reset(cluster, rng)
 

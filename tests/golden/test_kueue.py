@@ -35,7 +35,7 @@ def test_quota_is_lent_borrowed_and_kept_back():
     )
     assert (tree.quota["root"], tree.available("a"), tree.available("b"), tree.most("b")) == (5, 8, 5, 5)
     tree.use("b", 5)
-    assert (tree.available("a"), tree.available("b"), tree.share("b")) == (3, 0, 1 / 5)
+    assert (tree.available("a"), tree.available("b"), tree.share("b")) == (3, 0, (0, 1 / 5))
     tree.use("a", 3)  # what it never lends; the cohort sees nothing of it
     assert (tree.used["root"], tree.available("a")) == (5, 0)
     tree.use("a", 1)  # more than is there: Kueue shows a negative amount
@@ -55,7 +55,7 @@ def test_borrowing_limit_holds_within_two_cohorts():
     )
     assert (tree.available("x"), tree.available("y"), tree.available("right")) == (6, 6, 12)
     tree.use("y", 5)
-    assert (tree.available("x"), tree.share("y"), tree.share("left")) == (1, 5 / 6, 1 / 12)
+    assert (tree.available("x"), tree.share("y"), tree.share("left")) == (1, (0, 5 / 6), (0, 1 / 12))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,15 @@ def test_contradictory_trees_are_refused(rows: list[QueueSettings], words: str):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"nominal": -1}, {"weight": 0}, {"lending_limit": 1}, {"parent": "b", "borrowing_limit": -1}]
+    "wrong",
+    [
+        {"nominal": -1},
+        {"weight": -1},
+        {"reclaim": "all"},
+        {"within_queue": "any"},
+        {"lending_limit": 1},
+        {"parent": "b", "borrowing_limit": -1},
+    ],
 )
 def test_wrong_settings_are_refused(wrong: dict):
     with pytest.raises(MurmurationError, match="queue a: "):
@@ -85,7 +93,7 @@ def test_borrowed_gpus_are_reclaimed():
     result = play(Kueue(Fifo(), TEAMS), of_teams(*rows), two_nodes())
     assert times(result) == [(0, 20), (0, 30), (3, 13)]
     assert restarts(result) == [0, 1, 0]
-    never = play(Kueue(Fifo(), TEAMS, reclaim="never"), of_teams(*rows), two_nodes())
+    never = play(Kueue(Fifo(), [replace(team, reclaim="never") for team in TEAMS]), of_teams(*rows), two_nodes())
     assert times(never) == [(0, 20), (0, 20), (20, 30)]
 
 
@@ -120,7 +128,7 @@ def test_priority_preempts_within_the_queue():
     alone = (QueueSettings("a", nominal=8),)
     workload = of_teams((0, 4, 10, "a"), (1, 4, 10, "a"), (2, 4, 5, "a"), priorities=(0, 0, 1))
     assert times(play(Kueue(Fifo(), alone), workload, two_nodes())) == [(0, 10), (1, 16), (2, 7)]
-    kept = play(Kueue(Fifo(), alone, within_queue=False), workload, two_nodes())
+    kept = play(Kueue(Fifo(), [replace(alone[0], within_queue="never")]), workload, two_nodes())
     assert times(kept) == [(0, 10), (1, 11), (10, 15)]
 
 

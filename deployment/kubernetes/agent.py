@@ -105,9 +105,9 @@ class NodeAgent:
         self._told[uid] = phase
 
     def _remove(self, pod: Entry) -> None:
-        body = {"preconditions": {"uid": field_text(pod, "metadata", "uid")}}
+        body = {"preconditions": {"uid": field_text(pod, "metadata", "uid")}, "gracePeriodSeconds": 0}
         with suppress(ActionRefusedError):  # it has gone meanwhile
-            self._api.request("DELETE", _path(pod), body, query={"gracePeriodSeconds": 0})
+            self._api.request("DELETE", _path(pod), body)
 
 
 def _path(pod: Entry) -> str:

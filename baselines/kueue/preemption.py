@@ -18,6 +18,11 @@ class Admitted:
     submit_time: Seconds
     admit_time: Seconds
 
+    @property
+    def shape(self) -> tuple[str, float, float]:
+        """What decides whether it is admitted: its queue, GPUs and priority."""
+        return self.queue, self.gpus, self.priority
+
     def rank(self) -> tuple[float, Seconds, JobId]:
         """Return what orders jobs of a queue, first ones least: priority, then submission."""
         return -self.priority, self.submit_time, self.job
@@ -46,7 +51,10 @@ class Preemption:
         """
         if head.gpus > self._tree.most(head.queue):
             return []
-        candidates = [job for job in admitted if self._may_lose(job, head)]
+        reclaimed = {queue for queue in self._tree.settings if self._may_reclaim(queue, head.queue)}
+        candidates = [job for job in admitted if self._may_lose(job, head, reclaimed)]
+        if not candidates:
+            return []
         candidates.sort(key=lambda job: _order(job, head))
         self._tree.use(head.queue, head.gpus)  # shares count the job that asks
         search = _Search(self._tree, head, candidates)
@@ -59,11 +67,16 @@ class Preemption:
         self._tree.use(head.queue, -head.gpus)
         return taken
 
-    def _may_lose(self, job: Admitted, head: Admitted) -> bool:
+    def _may_reclaim(self, queue: str, own: str) -> bool:
+        """Return whether a queue borrows from the cohort of another."""
+        tree = self._tree
+        return queue != own and tree.path[queue][-1] == tree.path[own][-1] and tree.borrows(queue)
+
+    def _may_lose(self, job: Admitted, head: Admitted, reclaimed: set[str]) -> bool:
         settings = self._tree.settings[head.queue]
         if job.queue == head.queue:
             return settings.within_queue == "lower_priority" and job.priority < head.priority
-        if self._tree.below_common(head.queue, job.queue) is None or not self._tree.borrows(job.queue):
+        if job.queue not in reclaimed:
             return False
         return settings.reclaim == "any" or (settings.reclaim == "lower_priority" and job.priority < head.priority)
 

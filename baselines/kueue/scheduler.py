@@ -101,12 +101,14 @@ class Kueue:
             )
         for line in lines.values():
             line.sort(key=Admitted.rank, reverse=True)  # the next one stands last
-        while lines := {queue: line for queue, line in lines.items() if line}:
+        refused: set[tuple[str, float, float]] = set()  # since the last admission; equal jobs would be refused as well
+        while lines := {queue: line for queue, line in lines.items() if _drop_refused(line, refused)}:
             queue = self._next_queue({queue: line[-1] for queue, line in lines.items()})
             head = lines[queue].pop()
             if self._tree.available(queue) < head.gpus:
                 victims = self._preemption.victims(head, self._admitted.values())
                 if not victims:
+                    refused.add(head.shape)
                     if self._tree.settings[queue].strict:
                         lines[queue].clear()
                     continue
@@ -114,6 +116,7 @@ class Kueue:
                     self._leave(victim.job)
             self._admitted[head.job] = head
             self._tree.use(queue, head.gpus)
+            refused.clear()
 
     def _next_queue(self, heads: dict[str, Admitted]) -> str:
         """Return the queue whose next job is considered first."""
@@ -121,6 +124,13 @@ class Kueue:
         if self.fair_sharing:
             return self._tree.fairest({queue: heads[queue].gpus for queue in ordered})
         return min(ordered, key=lambda queue: self._tree.borrows(queue, heads[queue].gpus))
+
+
+def _drop_refused(line: list[Admitted], refused: set[tuple[str, float, float]]) -> list[Admitted]:
+    """Drop the next jobs of a queue as long as an equal one was refused; return what is left."""
+    while line and line[-1].shape in refused:
+        line.pop()
+    return line
 
 
 class AdmittedView:

@@ -19,7 +19,6 @@ from papers.elastic_dp.experiment import (
     completion_times,
     eight_gpu_nodes,
     jobs_completed,
-    notes,
     runs_of,
 )
 
@@ -55,13 +54,11 @@ def test_nodes_have_eight_gpus():
             eight_gpu_nodes(wrong)
 
 
-def test_every_rule_runs_every_workload_twice(runs):
+@pytest.mark.exhaustive
+def test_every_job_of_every_rule_completes_or_is_dropped(runs):
     assert len(runs) == 2 * 4 * 2
     assert runs.groupby(["workload", "batch", "overload"]).size().eq(1).all()
     assert (runs["submitted"] == 24).all()
-
-
-def test_every_job_completes_or_is_dropped(runs):
     assert (runs["completed"] + runs["dropped"] == runs["submitted"]).all()
     assert (runs.loc[runs["overload"] == "queue", "dropped"] == 0).all()
     assert runs["dropped"].max() > 0
@@ -69,6 +66,7 @@ def test_every_job_completes_or_is_dropped(runs):
     assert (runs["decisions"] > 0).all()
 
 
+@pytest.mark.exhaustive
 def test_changing_batches_win_on_these_workloads(runs):
     """This holds on these two workloads, not in general; if it fails, the result of the experiment has changed."""
     row = only_row(completion_times(runs))
@@ -120,6 +118,7 @@ def test_a_table_uses_only_runs_of_its_own_mode():
     assert completion_times(rows).equals(completion_times(rows_by_hand()))
 
 
+@pytest.mark.exhaustive
 def test_the_experiment_writes_its_runs(tmp_path):
     found = against_fixed_batch("", tmp_path / "run", num_gpus=[8], patterns=["low"], num_workloads=1, seed=3)
     assert [len(frame) for _, frame in found.tables] == [1, 1]
@@ -132,11 +131,6 @@ def test_the_experiment_writes_its_runs(tmp_path):
 def test_an_unknown_pattern_is_refused(tmp_path):
     with pytest.raises(MurmurationError, match="pattern 'lo' does not exist; choose of low, high, bursty"):
         against_fixed_batch("", tmp_path, num_gpus=[8], patterns=["lo"])
-
-
-def test_notes_state_the_choices():
-    text = " ".join(notes(Setting(interval=300.0, num_workloads=7)))
-    assert all(word in text for word in ("7 workloads", "every 300 s", "1 to 16 V100", "high 1.5", "50%", "not public"))
 
 
 def test_the_registry_names_the_experiment():

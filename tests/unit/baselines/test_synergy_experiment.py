@@ -52,6 +52,7 @@ def test_all_sizes_of_clusters_and_jobs_have_the_load_of_the_artifact():
         assert 100 * np.isin(drawn, DOMAINS[domain]).mean() == pytest.approx(share, abs=3)
 
 
+@pytest.mark.exhaustive
 def test_tune_is_ahead_of_proportional_and_greedy_as_in_the_paper():
     """Image and speech models alone, in order of submission: greedy leaves GPUs idle for lack of cores."""
     runs = pd.DataFrame(mechanism_runs(SMALL, "50/0/50", "1 to 8 GPUs", "fifo", 9.0))

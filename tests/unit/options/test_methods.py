@@ -45,7 +45,7 @@ METHODS: dict[str, Any] = {
     ),
     "evolution": OptionEvolutionSettings(num_pairs=8, num_workloads=2, lr=0.05, sigma=0.1, averaging=1.0),
 }
-LEARNING = ("group_ppo", "mappo", "vdn", "evolution")  # those whose learning is tested each time
+LEARNING = ("group_ppo", "mappo", "vdn", "evolution")  # those that are tested each time
 
 
 def brief(method):
@@ -54,7 +54,11 @@ def brief(method):
     return dataclasses.replace(method, num_workloads=2, **sizes)
 
 
-BRIEF = pytest.mark.parametrize("method", [brief(method) for method in METHODS.values()], ids=METHODS)
+def each_method(change=lambda method: method):
+    """Each method once; those that differ from another one by a setting are exhaustive."""
+    marks = {name: [] if name in LEARNING else [pytest.mark.exhaustive] for name in METHODS}
+    cases = [pytest.param(change(method), marks=marks[name], id=name) for name, method in METHODS.items()]
+    return pytest.mark.parametrize("method", cases)
 
 
 def rewarding_delay(elapsed: Elapsed):
@@ -78,13 +82,7 @@ def mean_jct_after(method, iterations: int, reward=None) -> float:
     return found["sampled" if isinstance(method, GroupPPOSettings) else "greedy"]
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param(method, marks=[] if name in LEARNING else [pytest.mark.exhaustive], id=name)
-        for name, method in METHODS.items()
-    ],
-)
+@each_method()
 def test_what_is_learnt_is_what_is_rewarded(method):
     """Training for a short JCT leads to a shorter one than training for a long one, and than no training."""
     iterations = 60 if getattr(method, "turn", None) else 30
@@ -93,7 +91,7 @@ def test_what_is_learnt_is_what_is_rewarded(method):
     assert learnt < 0.9 * mean_jct_after(method, iterations, rewarding_delay)
 
 
-@BRIEF
+@each_method(brief)
 def test_training_resumes_to_the_bit(method, tmp_path):
     problem = problem_of(small_task("move"))
     network = problem.build(1, None)
@@ -125,7 +123,7 @@ def test_the_policy_is_the_moving_average_of_what_runners_play_with():
         torch.testing.assert_close(value, mean)
 
 
-@BRIEF
+@each_method(brief)
 def test_two_seeds_differ_and_one_repeats(method):
     problem = problem_of(small_task())
     network = problem.build(1, None)

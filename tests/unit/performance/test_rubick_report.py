@@ -16,7 +16,7 @@ from tests.unit.scripts.test_training_scripts import run_here
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_complete_run(real_data, tmp_path):
     """The README's command prints the tables, writes the files, and prints its folder last."""
     data = real_data("profiles/rubick/vit/placements.csv").parents[3]

@@ -77,7 +77,7 @@ def all_columns(comparison: Comparison) -> list[Column]:
     rows = comparison.rows[: len(names)]
     metric = comparison.metric
     mean = [comparison.estimate(metric, name) for name in names]
-    unit, word = unit_for(max((estimate.value for estimate in mean if estimate.value == estimate.value), default=0.0))
+    unit, word = unit_of_means(comparison)
     intervals = [with_interval(each, unit) for each in mean]
     ratio = [comparison.ratio(metric, name) for name in names]
     limits = 14 if all(row["limited_by_gpus"] == 1.0 for row in rows) else 4  # last where GPUs alone limit jobs
@@ -128,6 +128,12 @@ def all_columns(comparison: Comparison) -> list[Column]:
         column("by memory", limits, "limited_by_memory", share),
         column("by network", limits, "limited_by_network", share),
     ]
+
+
+def unit_of_means(comparison: Comparison) -> tuple[Seconds, str]:
+    """Return the unit of all times of the table: that of the largest mean of what is minimised."""
+    means = [comparison.estimate(comparison.metric, name).value for name in comparison.schedulers]
+    return unit_for(max((mean for mean in means if mean == mean), default=0.0))
 
 
 def unit_for(seconds: Seconds) -> tuple[Seconds, str]:

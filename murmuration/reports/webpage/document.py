@@ -1,9 +1,12 @@
 """The page itself: sections of text, tables and charts in one file, with the styles and scripts that they need."""
 
+import gzip
 import json
 import platform
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -17,11 +20,12 @@ from envs.evaluation.plain_values import plain
 from envs.pictures.gantt import TimeAxis
 from envs.simulation import WORLD_VERSION, RunResult, Setup
 from murmuration.reports.page import lines_of_missing
+from murmuration.reports.table import duration
 from murmuration.reports.webpage.charts import FIGURES, Chart, ComparisonCharts
 from murmuration.reports.webpage.explorer import explorer, explorer_data
 from murmuration.reports.webpage.schedules import common_axis, schedule_chart
 from murmuration.reports.webpage.stays import StayThroughputs
-from murmuration.reports.webpage.tables import aggregate_table, headline, results_table
+from murmuration.reports.webpage.tables import aggregate_table, headline, results_table, what_was_played
 from murmuration.reports.webpage.usage_chart import usage_charts
 
 LIBRARIES = ("murmuration", "numpy", "scipy", "numba", "pandas", "torch", "ray", "plotly")
@@ -73,13 +77,21 @@ def html_page(comparison: Comparison, extras: PageExtras | None = None, aggregat
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
             f"<title>{escape(title_of(comparison))}</title>\n<style>\n{static('page.css')}</style>\n",
-            f"<script>{get_plotlyjs()}</script>\n</head>\n<body>\n<main>\n",
+            "</head>\n<body>\n<main>\n",
             f"<h1>{escape(title_of(comparison))}</h1>\n{headline(comparison, charts)}\n",
             "\n".join(sections),
             f'</main>\n<script type="application/json" id="report-data">{to_script(data)}</script>\n',
-            f"<script>\n{static('page.js')}{static('sorting.js')}{static('explorer.js')}</script>\n</body>\n</html>\n",
+            f'<script type="text/plain" id="packed-library">{packed_library()}</script>\n',
+            f"<script>\n{static('sorting.js')}{static('unpack.js')}unpackLibrary().then(() => {{\n",
+            f"{static('page.js')}{static('explorer.js')}}});\n</script>\n</body>\n</html>\n",
         ]
     )
+
+
+@cache
+def packed_library() -> str:
+    """Return plotly.js as gzip in base64: 40 % of its size."""
+    return b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
 def comparison_sections(comparison: Comparison, charts: ComparisonCharts, drawn: dict[str, Chart]) -> list[str]:
@@ -147,6 +159,9 @@ def schedule_sections(
         f"Of {workload}. Step through the rounds to see what each scheduler did; click a box for the history of its "
         "job. Free GPUs and other jobs are those of the event log; why a scheduler preferred them it does not say."
     )
+    last = max(run.end_time for run in runs.values())
+    if span.end < last:
+        how += f" Shown is the time until {duration(span.end)} of {duration(last)}: more would make the page too large."
     return [
         section("Resources in use over time", "".join(slot(f"usage_{name}") for name in usage), said),
         section("Schedules side by side", explorer(names, left, right), how),
@@ -155,7 +170,8 @@ def schedule_sections(
 
 def settings_sections(comparison: Comparison, extras: PageExtras) -> list[str]:
     """Return how to read the figures, failures, settings, configuration and versions."""
-    lines = [*lines_of_missing(comparison), *comparison.caption_lines]
+    above = what_was_played(comparison)
+    lines = [*lines_of_missing(comparison), *(line for line in comparison.caption_lines if line not in above)]
     found = [section("How to read the figures", bullets(lines))]
     settings = json.dumps(plain(dict(comparison.settings)), indent=2)
     folded = [("Settings and workloads", settings), ("Configuration", extras.configuration)]

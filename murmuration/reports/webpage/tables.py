@@ -10,7 +10,8 @@ import numpy as np
 from envs.evaluation.aggregate import Aggregate
 from envs.evaluation.comparison import MINIMISED, Comparison
 from envs.evaluation.statistics import Estimate
-from murmuration.reports.table import all_columns, count, duration, number, share, with_interval
+from envs.simulation import RunResult
+from murmuration.reports.table import all_columns, count, duration, number, share, unit_of_means, with_interval
 from murmuration.reports.webpage.charts import ComparisonCharts
 
 PLANNER = "planner"  # the scheduler of the library that plans ahead; distances to it are shown where it ran
@@ -21,12 +22,16 @@ FIRST = (
     "unfinished",
 )  # columns of `all_columns` that come first, by their beginning
 
+IN_UNIT_OF_MEANS = ("mean JCT", "p50", "p99", "wait", "time to start")  # columns whose heads name no unit in terminals
+
 
 def headline(comparison: Comparison, charts: ComparisonCharts) -> str:
     """Return a paragraph that says what the page found."""
     subject, rival = charts.subject, charts.rival
     mean, words = comparison.estimate(comparison.metric, subject).value, comparison.metric_name
-    said = [f"<b>{escape(subject)}</b> has a {words} of {duration(mean)}"] if mean == mean else []
+    unit, name = unit_of_means(comparison)
+    figure = f"{number(mean / unit)} {name}"
+    said = [f"<b>{escape(subject)}</b> has a {words} of {figure}"] if mean == mean else []
     if rival != subject and said:
         ratio = comparison.ratio(comparison.metric, subject, rival)
         less = "less" if ratio.value < 1 else "more"
@@ -36,11 +41,28 @@ def headline(comparison: Comparison, charts: ComparisonCharts) -> str:
     bound = comparison.bound_ratio(subject)
     if said and not math.isnan(bound):
         said.append(f", and {bound - 1:.0%} above its lower bound")
+    found = f"<p>{''.join(said)}.</p>" if said else ""
+    return f'{found}<p class="said">{escape(" ".join(what_was_played(comparison)))}</p>'
+
+
+def what_was_played(comparison: Comparison) -> list[str]:
+    """Return sentences on task, cluster, jobs, their span, the rules for schedulers, and what was left out."""
     task = comparison.settings.get("task")
-    label = (
-        f'<p class="said">Task {escape(task["label"])}, to minimise {escape(task["objective"])}.</p>' if task else ""
-    )
-    return f"<p>{''.join(said)}.</p>{label}" if said else label
+    said = [f"Task {task['label']}, to minimise {task['objective']}."] if task else []
+    longest = max(comparison.runs.values(), key=len)
+    first = longest[0]
+    if isinstance(first, RunResult):
+        cluster = first.cluster
+        gpus = " + ".join(f"{number_of:,} {name}" for name, number_of in cluster.gpus_by_type.items())
+        said.append(f"Cluster: {gpus} GPUs on {cluster.num_nodes:,} {'node' if cluster.num_nodes == 1 else 'nodes'}.")
+    loads = [run.workload for run in longest]
+    jobs = sum(map(len, loads))
+    spans = [float(np.ptp(load.jobs["submit_time"])) for load in loads]
+    each = "" if len(loads) == 1 else f" in {len(loads):,} workloads"
+    over = f"submitted over {duration(float(np.mean(spans)))}" + (" each on average" if each else "")
+    said.append(f"Jobs: {jobs:,}{each}, {over}.")
+    notes = [f"Note: {note}." for note in comparison.settings.get("notes", ())]  # such as rows of a trace left out
+    return [*said, *comparison.settings.get("rules", ()), *notes]
 
 
 def wins(comparison: Comparison, scheduler: str, other: str) -> tuple[int, int]:
@@ -75,7 +97,8 @@ def results_table(comparison: Comparison, charts: ComparisonCharts) -> str:
         )
         for row in [*ran, *range(len(names), len(known["scheduler"]))]
     ]
-    return whole_table(heads, rows)
+    word = unit_of_means(comparison)[1]
+    return whole_table([f"{head} ({word})" if head in IN_UNIT_OF_MEANS else head for head in heads], rows)
 
 
 def table_row(shade: str, cells: Sequence[str]) -> str:

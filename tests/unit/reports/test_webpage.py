@@ -1,25 +1,30 @@
 """The HTML report: complete, valid, safe, and readable at every width."""
 
+import gzip
 import io
 import json
 import re
+from base64 import b64decode
 from dataclasses import replace
+from html import escape
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plotly.offline import get_plotlyjs
 
 from envs.evaluation import Comparison
 from envs.metrics import segments
 from envs.performance import Contention, IdealModel, default_model, model_profile
+from envs.pictures.gantt import TimeAxis
 from envs.pictures.texts import TextConsole
 from envs.simulation import RunResult, Scenario, Setup
 from envs.types import JobSpec
 from envs.workloads import Workload
 from murmuration.reports.report import run_comparison, write_report
-from murmuration.reports.webpage import PageExtras, html_page
+from murmuration.reports.webpage import PageExtras, document, html_page
 from murmuration.reports.webpage.charts import ComparisonCharts, short
 from murmuration.reports.webpage.schedules import MOST_STAYS, common_axis, hex_colour, schedule_chart
 from murmuration.reports.webpage.stays import StayThroughputs, find_stays, why_begun, why_ended
@@ -79,6 +84,46 @@ def test_the_page_has_every_part_and_needs_no_network(comparison, tmp_path):
         .split("<main>")[1]
         .split('<script type="application/json"')[0]
     )
+
+
+def notes_below(page):
+    """The list under the heading "How to read the figures"."""
+    return page.split("<h2>How to read the figures</h2>")[1].split("</ul>")[0]
+
+
+def test_the_first_screen_says_what_was_played_and_names_one_unit(comparison):
+    page = html_page(comparison)
+    first, rest = page.split("<h2>Results</h2>")
+    nodes, gpus = CLUSTER.num_nodes, " + ".join(f"{count} {name}" for name, count in CLUSTER.gpus_by_type.items())
+    assert f"Cluster: {gpus} GPUs on {nodes} nodes. Jobs: " in first
+    assert f"{sum(map(len, workloads(6)))} in 6 workloads, submitted over " in first
+    assert escape("Schedulers know how much work every job has left, exactly") in first
+    assert "Schedulers know how much work" not in notes_below(page), "what is said above is not repeated below"
+    unit = re.search(r"<th>mean JCT \((\w+)\)</th>", rest)
+    assert unit
+    assert f"<th>p99 ({unit[1]})</th>" in rest
+    assert re.search(rf"has a mean JCT of [0-9.,]+ {unit[1]}\b", first)
+
+
+def test_a_note_on_rows_that_were_left_out_stands_above(comparison):
+    noted = replace(comparison, settings={**comparison.settings, "notes": ["3 rows <without GPUs> left out"]})
+    first = html_page(noted).split("<h2>Results</h2>")[0]
+    assert "Note: 3 rows &lt;without GPUs&gt; left out." in first
+    assert "left out." not in notes_below(html_page(noted))
+
+
+def test_the_explorer_says_that_it_shows_a_part_of_the_time_only(comparison, monkeypatch):
+    assert "Shown is the time until" not in html_page(comparison)
+    monkeypatch.setattr(document, "common_axis", lambda runs: TimeAxis.over(0.0, 5.0))
+    assert "Shown is the time until 5.00 s of " in html_page(comparison)
+
+
+def test_the_library_is_packed(comparison):
+    page = html_page(comparison)
+    packed = re.search(r'id="packed-library">([^<]*)<', page)
+    assert packed
+    assert gzip.decompress(b64decode(packed[1])).decode() == get_plotlyjs()
+    assert len(page) - len(packed[1]) < 0.2e6
 
 
 def test_every_chart_is_valid_for_plotly(data):

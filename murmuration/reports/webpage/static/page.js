@@ -3,6 +3,15 @@ const report = JSON.parse(document.getElementById("report-data").textContent);
 const config = { displayModeBar: false, responsive: true };
 const dashes = { solid: "", dash: "7,3", dot: "2,3", dashdot: "7,3,2,3" };
 
+// Charts are described in the colours of a light page.
+function darken({ layout }) {
+  const lines = { gridcolor: "#3a3d42", linecolor: "#777" };
+  Object.assign(layout, { paper_bgcolor: "#17191c", plot_bgcolor: "#17191c" });
+  layout.font = { ...layout.font, color: "#ddd" };
+  for (const name of Object.keys(layout).filter((each) => /^[xy]axis/.test(each))) Object.assign(layout[name], lines);
+}
+if (matchMedia("(prefers-color-scheme: dark)").matches) Object.values(report.charts).forEach(darken);
+
 for (const place of document.querySelectorAll("[data-chart]")) {
   const chart = report.charts[place.dataset.chart];
   Plotly.newPlot(place, chart.data, chart.layout, config);

@@ -19,7 +19,7 @@ DIGITS = 5  # of times in units of the axis: less than 0.04 s if they are hours
 
 
 def explorer_data(runs: Mapping[str, RunResult], span: TimeAxis) -> dict[str, Any]:
-    """Return what the page's script needs: the unit of time, a line on each job, and the history under each scheduler.
+    """Return what the page's script needs: the unit of time, a line on each job, jobs by ids, and histories.
 
     Args:
         runs: runs of one workload by scheduler.
@@ -34,8 +34,9 @@ def explorer_data(runs: Mapping[str, RunResult], span: TimeAxis) -> dict[str, An
         said = f"{without_draw(workload.models[row['model']])}, {gpus_in_words(row['num_gpus'])} requested"
         if row["min_gpus"] < row["max_gpus"]:
             said += f" ({row['min_gpus']} to {row['max_gpus']} possible)"
-        jobs[job] = said
-    return {"unit": span.name, "jobs": jobs, "histories": histories}
+        jobs[job] = f"{workload.ids[job]} in the trace; {said}" if workload.ids else said
+    ids = {workload.ids[job]: job for job in seen} if workload.ids else {}
+    return {"unit": span.name, "jobs": jobs, "ids": ids, "histories": histories}
 
 
 def history_of(run: RunResult, span: TimeAxis) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def explorer(names: Sequence[str], left: str, right: str) -> str:
         '<input type="range" id="cursor-time" min="0" step="1" aria-label="time">'
         '<button type="button" data-step="1" aria-label="one round on">&#9654;</button>'
         '<output id="cursor-label"></output>'
-        '<label>Job <input type="number" id="cursor-job" min="0" step="1" placeholder="none"></label></div>'
+        '<label>Job <input type="text" id="cursor-job" placeholder="number or id"></label></div>'
         f'<div class="pair">{panel("left", left, names)}{panel("right", right, names)}</div>'
     )
 

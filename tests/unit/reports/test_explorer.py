@@ -37,6 +37,12 @@ setTimeout(() => {
   seen.jumped = [text("cursor-label"), document.querySelector("#history-left .now").textContent];
   document.getElementById("gantt-left").emit("plotly_click", { points: [{ pointNumber: 0 }] });
   seen.clicked = [document.getElementById("cursor-job").value, text("cursor-label")];
+  const field = document.getElementById("cursor-job");
+  seen.found = ["j.82", "3", "constructor"].map((typed) => {
+    field.value = typed;
+    field.dispatchEvent(new Event("change"));
+    return document.querySelector("#history-left .counts").textContent;
+  });
   document.title = JSON.stringify(seen);
 }, 1500);
 </script>
@@ -120,6 +126,7 @@ def test_the_explorer_knows_every_job_of_the_span():
 def test_stepping_and_clicking_show_what_both_schedulers_did(tmp_path):
     page = tmp_path / "report.html"
     run = contended()
+    run = replace(run, workload=replace(run.workload, ids=("j.81", "j.82", "3", "j.84")))
     page.write_text(html_page(Comparison({"told": [run], "same": [replace(run)]})), encoding="utf-8")
     seen = json.loads(look_at(page, 1280, checks=EXPLORE))
     assert seen["first"] == [
@@ -140,3 +147,8 @@ def test_stepping_and_clicking_show_what_both_schedulers_did(tmp_path):
     assert seen["jumped"][0] == "6.0 seconds"
     assert "started again 3.00 s after a preemption" in seen["jumped"][1]
     assert seen["clicked"] == ["0", "0.0 seconds"]
+    assert seen["found"] == [
+        "Job 1 under told: j.82 in the trace; any, 2 GPUs requested",
+        "Job 2 under told: 3 in the trace; any, 8 GPUs requested",
+        "Job constructor under told: not in this span",
+    ]

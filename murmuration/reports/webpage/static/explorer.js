@@ -1,7 +1,7 @@
 
 // The schedule explorer: both charts share a cursor of time and a chosen job.
 if (report.explorer) {
-  const { unit, jobs, histories } = report.explorer;
+  const { unit, jobs, ids, histories } = report.explorer;
   const sides = ["left", "right"];
   const slider = document.getElementById("cursor-time");
   const jobField = document.getElementById("cursor-job");
@@ -89,7 +89,7 @@ if (report.explorer) {
       if (number === job) rows.push([start, end, `${lines[index].at(-2)}: ${lines[index][1]}; ${lines[index].at(-1)}`]);
     });
     rows.sort((a, b) => a[0] - b[0]);
-    place.append(element("p", `Job ${job} under ${name}: ${jobs[job] || "not in this span"}`, "counts"));
+    place.append(element("p", `Job ${job} under ${name}: ${Object.hasOwn(jobs, job) ? jobs[job] : "not in this span"}`, "counts"));
     const list = document.createElement("ol");
     for (const [start, end, text] of rows) {
       const line = element("li", "", start <= time && time < end ? "now" : "");
@@ -157,7 +157,12 @@ if (report.explorer) {
   for (const button of document.querySelectorAll("[data-step]")) {
     button.addEventListener("click", () => moveTo(Number(slider.value) + Number(button.dataset.step)));
   }
-  jobField.addEventListener("change", () => chooseJob(jobField.value === "" ? null : Number(jobField.value)));
+  // The trace's own id comes before the number of a job.
+  jobField.addEventListener("change", () => {
+    const text = jobField.value.trim();
+    const number = Object.hasOwn(ids, text) ? ids[text] : /^\d+$/.test(text) ? Number(text) : text;
+    chooseJob(text === "" ? null : number);
+  });
   collectTimes();
   moveTo(nearest(times[0] + (times[times.length - 1] - times[0]) / 3));
 }

@@ -18,7 +18,7 @@ EXTRAS := learn,render,recipes,parquet,docs,dev
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check costs figures lint types layers unit docs docs-serve slurm-up slurm-down format lock clean
+.PHONY: help install demo test test-all check costs figures lint types layers unit docs docs-serve slurm-up slurm-down kube-up kube-down format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -75,6 +75,12 @@ slurm-up: $(STAMP) ## Start a Slurm test cluster on this machine; needs Debian's
 slurm-down: $(STAMP) ## End the test cluster
 	$(BIN)/python scripts/slurm_cluster.py down
 
+kube-up: $(STAMP) ## Start a Kubernetes test cluster on this machine; the first time it is built from Debian's source
+	$(BIN)/python scripts/kubernetes_cluster.py up
+
+kube-down: $(STAMP) ## End it
+	$(BIN)/python scripts/kubernetes_cluster.py down
+
 format: $(STAMP) ## Fix style and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -83,7 +89,7 @@ format: $(STAMP) ## Fix style and format
 lock: ## Rewrite constraints.txt with the newest versions
 	rm -rf .venv-lock
 	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS),slurm,wandb,mlflow]'
+	.venv-lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS),slurm,kubernetes,wandb,mlflow]'
 	grep '^#' constraints.txt > .venv-lock/constraints.txt
 	.venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
 		| sed -E 's/\+(cpu|cu[0-9]+)$$//' | grep -vE '^(nvidia|cuda|triton)' >> .venv-lock/constraints.txt

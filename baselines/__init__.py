@@ -31,6 +31,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Slurm` | multifactor priority, and backfill by time limits: what clusters run today | slurm.conf(5), 22.05 |
 | `Sia` | GPU type and size together, by an integer program | Sia, SOSP'23, section 3 |
 | `Optimus` | GPUs by marginal reduction of the remaining time | Optimus, EuroSys'18, section 4 |
+| `Kueue` | any of these that keeps numbers of GPUs, behind queues with quotas | Kueue; DRF, NSDI'11 |
 | `Packing` | any of these, with waiting jobs beside running ones on the same GPUs | ours, after Gavel, Lucid and Muri |
 """
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from baselines.fifo import Fifo
     from baselines.gavel import Gavel
     from baselines.hesrpt import HeSrpt
+    from baselines.kueue import Kueue
     from baselines.las import Las
     from baselines.lucid import Lucid
     from baselines.muri import Muri
@@ -68,6 +70,7 @@ _HOMES = {
     "Fifo": "baselines.fifo",
     "Gavel": "baselines.gavel",
     "HeSrpt": "baselines.hesrpt",
+    "Kueue": "baselines.kueue",
     "Las": "baselines.las",
     "Lucid": "baselines.lucid",
     "Muri": "baselines.muri",
@@ -90,8 +93,8 @@ _HOMES = {
     "Tiresias": "baselines.tiresias",
 }
 
-__all__ = ["Afs", "ElasticDp", "Fifo", "Gavel", "HeSrpt", "Las", "Lucid", "Muri", "MuriLas", "Optimus", "Packing"]
-__all__ += ["Pollux", "Qssf", "Random", "Rubick", "RubickArtifact", "SamplingMatching", "Sia"]
+__all__ = ["Afs", "ElasticDp", "Fifo", "Gavel", "HeSrpt", "Kueue", "Las", "Lucid", "Muri", "MuriLas", "Optimus"]
+__all__ += ["Packing", "Pollux", "Qssf", "Random", "Rubick", "RubickArtifact", "SamplingMatching", "Sia"]
 __all__ += ["Slurm", "Srtf", "Starling", "StarlingMakespan", "Synergy", "Themis", "Tiresias"]
 
 

@@ -34,6 +34,11 @@ def main() -> None:
     import_module("murmuration.command").main()
 
 
+def __dir__() -> list[str]:
+    """Return the names of the library: others are loaded when they are first used."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> object:
     """Import a name when it is first used: `import murmuration` takes milliseconds.
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
+import pandas as pd
+
 from envs.evaluation import Comparison
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
@@ -41,6 +43,17 @@ class LibraryTask:
     options: Sequence[str]  # as on the command line, the name of the task first
     problem: ProblemSpec
     inputs: RunInputs
+
+    def __repr__(self) -> str:
+        """Return the options, the cluster and the jobs: short."""
+        words = " ".join(self.options).removeprefix("task=")
+        return f"{words}: {self.setup.cluster.describe_gpus()}; {self.source.num_jobs} jobs a workload"
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table for notebooks."""
+        rows = {"task": " ".join(self.options).removeprefix("task="), "cluster": self.setup.cluster.describe_gpus()}
+        rows |= {"jobs of a workload": f"{self.source.num_jobs:,}", "models": ", ".join(self.source.models)}
+        return pd.Series(rows, dtype=object).to_frame("").to_html(header=False)
 
     @property
     def setup(self) -> Setup:
@@ -98,7 +111,7 @@ def make_task(name: str = "full-64", *options: str) -> LibraryTask:
 
 @short_errors()
 def compare(
-    schedulers: str | Scheduler | Iterable[str | Scheduler] | Mapping[str, Scheduler],
+    schedulers: str | Scheduler | TrainedPolicy | Iterable[str | Scheduler | TrainedPolicy] | Mapping[str, Scheduler],
     task: str | LibraryTask = "full-64",
     *,
     episodes: int | None = None,
@@ -110,8 +123,8 @@ def compare(
     """Compare schedulers on the same workloads, and print the table.
 
     Args:
-        schedulers: names of the library, "all", "fast", or schedulers of the user's own, which are named after their
-            classes; with a mapping, these by name.
+        schedulers: names of the library, "all", "fast", trained policies, which are named after their folders, or
+            schedulers of the user's own, which are named after their classes; with a mapping, these by name.
         task: a name, or the result of `make_task`.
         episodes: the number of workloads, the first ones; None for all.
         split: of the workloads; None for the source's default.
@@ -140,7 +153,7 @@ def compare(
 
 
 def divide_schedulers(
-    schedulers: str | Scheduler | Iterable[str | Scheduler] | Mapping[str, Scheduler],
+    schedulers: str | Scheduler | TrainedPolicy | Iterable[str | Scheduler | TrainedPolicy] | Mapping[str, Scheduler],
 ) -> tuple[list[str], dict[str, Scheduler]]:
     """Return the names of schedulers of the library, and the user's own by name.
 
@@ -163,12 +176,14 @@ def divide_schedulers(
         if isinstance(each, str):
             names.append(check_text("a scheduler", each))
             continue
-        name = type(each).__name__
-        if not isinstance(each, Scheduler):
+        name, found = type(each).__name__, each
+        if isinstance(each, TrainedPolicy):
+            name, found = each.folder.name, each.scheduler()
+        if not isinstance(found, Scheduler):
             raise ChoiceError(f"schedulers: {name} is no scheduler; give a name, or an object with reset and schedule")
         if name in own:
             raise ChoiceError(f"schedulers: two are called {name}; give a mapping of names to schedulers")
-        own[name] = each
+        own[name] = found
     return names, own
 
 

@@ -16,7 +16,7 @@ import launch  # noqa: F401  the project's packages are found
 from deployment.slurm.accounting import Accounts, read_accounts, why_no_accounting
 from deployment.slurm.recording import record
 from deployment.slurm.testbed import start_testbed, stop_testbed, why_no_testbed
-from experiments.slurm_advice import compare_advice, describe_advice
+from experiments.slurm_advice import compare_advice, tabulate_waits
 from murmuration.config.errors import one_line_errors
 
 
@@ -43,7 +43,7 @@ def main() -> None:
             record(arguments.folder, arguments.out, arguments.jobs, arguments.seed, outage=arguments.outage)
             print(f"saved in {arguments.out}")
         elif arguments.action == "advise":
-            print(describe_advice(compare_advice(arguments.folder, arguments.out, arguments.jobs, arguments.seed)))
+            print(tabulate_waits(compare_advice(arguments.folder, arguments.out, arguments.jobs, arguments.seed)))
         else:
             accounts = Accounts() if arguments.accounts is None else read_accounts(arguments.accounts)
             missing = why_no_accounting()

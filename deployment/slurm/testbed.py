@@ -5,14 +5,13 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployment.processes import end_process, free_ports, send_signal
 from deployment.slurm.accounting import DAEMONS as OF_ACCOUNTING
 from deployment.slurm.accounting import (
     Accounts,
@@ -128,7 +127,7 @@ class SlurmTestbed:
 
     def end_daemon(self, name: str, *, crash: bool = False) -> None:
         """End one daemon by its process id, `slurmctld` or a node such as `n3`; a crash saves nothing before."""
-        _end_process(self.folder / f"{name}.pid", signal.SIGKILL if crash else signal.SIGTERM)
+        end_process(self.folder / f"{name}.pid", signal.SIGKILL if crash else signal.SIGTERM)
 
     def wait_for_nodes(self) -> None:
         """Wait until all nodes are idle or in use."""
@@ -196,7 +195,7 @@ def start_testbed(
     for part in ("state", *(f"spool/n{i}" for i in range(num_nodes))):
         (folder / part).mkdir(parents=True, exist_ok=True)
     cluster = SlurmTestbed(folder, num_nodes, num_gpus, tuple(gpu_types))
-    control, database, storage, *ports = _free_ports(3 + num_nodes)
+    control, database, storage, *ports = free_ports(3 + num_nodes)
     _write_settings(cluster, control, ports, None if accounts is None else database, settings)
     key = folder / "munge.key"
     write_whole(key, secrets.token_hex(64))
@@ -291,9 +290,9 @@ def stop_testbed(folder: Path) -> int:
         *(folder / f"{name}.pid" for name in OF_ACCOUNTING),  # after slurmctld, which still tells them how jobs ended
     ]
     jobs = job_processes(folder)
-    ended = sum(_end_process(file, signal.SIGTERM) for file in (*files, folder / "munge.pid"))
+    ended = sum(end_process(file, signal.SIGTERM) for file in (*files, folder / "munge.pid"))
     for pid in jobs:
-        _kill(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)
     return ended
 
@@ -323,18 +322,6 @@ def _command(process: Path) -> str:
         return ""
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that are free now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 def _run(command: Sequence[str], environment: dict[str, str], folder: Path) -> None:
     path = environment.get("PATH", "") + os.pathsep + "/usr/sbin"
     with (folder / f"{command[0]}.out").open("ab") as out:  # a daemon keeps it open: a pipe would never end
@@ -345,32 +332,3 @@ def _run(command: Sequence[str], environment: dict[str, str], folder: Path) -> N
         raise MurmurationError(  # the folder is removed, so that its logs are no help
             f"{command[0]} ended with status {done.returncode}: {as_line(' '.join(printed.split())[-300:])}"
         )
-
-
-def _end_process(file: Path, how: signal.Signals) -> bool:
-    """End the process whose id a file holds and wait for it; return whether it ran."""
-    try:
-        pid = int(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    if not _runs(pid):
-        return False
-    _kill(pid, how)
-    until = time.monotonic() + 10.0
-    while _runs(pid) and time.monotonic() < until:
-        time.sleep(0.02)
-    _kill(pid, signal.SIGKILL)
-    return True
-
-
-def _kill(pid: int, how: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, how)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"  # one that has ended and that nobody has asked about

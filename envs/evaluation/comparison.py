@@ -13,12 +13,13 @@ import pandas as pd
 
 from envs.evaluation.episode import MEANS_OF_JOBS, EpisodeFigures, Remark
 from envs.evaluation.failure import Failure
+from envs.evaluation.frames import event_frame, frame_of_runs, job_frame
 from envs.evaluation.job_time import describe_job_time
 from envs.evaluation.names import find_name
 from envs.evaluation.plain_values import plain
 from envs.evaluation.said_of_runs import cut_short, describe_counts, names_batches
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
-from envs.metrics import Summary
+from envs.metrics import Summary, merge_summaries
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
@@ -97,6 +98,12 @@ class Comparison:
         rows = [f"  {name}: {mean.value / HOUR:.2f} h, {ratio.value:.3f}" for name, (mean, ratio) in found.items()]
         failed = [f"  {name}: {failure}" for name, failure in self.failures.items()]
         return "\n".join([f"{self.metric_name}, ratio to {self.reference}:", *rows, *failed])
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table for notebooks."""
+        table = self.table().set_index("scheduler").loc[self.order]
+        heads = {f"{self.metric_name} (h)": table[self.metric] / HOUR, "ratio": table[f"{self.metric}_ratio"]}
+        return pd.DataFrame(heads).to_html(float_format="{:.3f}".format)
 
     @property
     def schedulers(self) -> list[str]:
@@ -293,6 +300,14 @@ class Comparison:
             for episode, summary in zip(results, self.summaries[name], strict=True)
         )
 
+    def jobs(self, scheduler: str) -> pd.DataFrame:
+        """Return a row for each job under a scheduler that was played here: `envs.evaluation.frames.job_frame`."""
+        return frame_of_runs(job_frame, scheduler, self.runs[self.schedulers[self._place(scheduler)]])
+
+    def events(self, scheduler: str) -> pd.DataFrame:
+        """Return a row for each event likewise: `envs.evaluation.frames.event_frame`."""
+        return frame_of_runs(event_frame, scheduler, self.runs[self.schedulers[self._place(scheduler)]])
+
     def to_json(self) -> str:
         """Return all results as JSON, in seconds at full precision; missing values are null.
 
@@ -313,7 +328,7 @@ class Comparison:
         return json.dumps(plain(content), indent=2, allow_nan=False) + "\n"
 
     def _row(self, name: str) -> dict[str, Any]:
-        row: dict[str, Any] = {"scheduler": name, **overall(self.summaries[name])}
+        row: dict[str, Any] = {"scheduler": name, **merge_summaries(self.summaries[name])}
         for metric in ESTIMATED:
             mean, ratio = self.estimate(metric, name), self.ratio(metric, name)
             row |= {metric: mean.value, f"{metric}_low": mean.low, f"{metric}_high": mean.high}
@@ -464,25 +479,3 @@ class Comparison:
         for column, summaries in enumerate(self.summaries.values()):
             means[: len(summaries), column] = [getattr(summary, metric) for summary in summaries]
         return means
-
-
-def overall(summaries: Sequence[Summary]) -> dict[str, float]:
-    """Merge the summaries of several workloads: add counts, take the worst of worst cases and the mean of the rest.
-
-    A workload without a figure (NaN) is left out of the figure's mean.
-    """
-    merged: dict[str, float] = {}
-    for column in dataclasses.fields(Summary):
-        values = np.array([getattr(summary, column.name) for summary in summaries])
-        known = values[~np.isnan(values)]
-        if not len(known):
-            merged[column.name] = np.nan
-            continue
-        match column.metadata.get("over_workloads"):
-            case "sum":
-                merged[column.name] = known.sum().item()
-            case "max":
-                merged[column.name] = known.max().item()
-            case _:
-                merged[column.name] = known.mean().item()
-    return merged

@@ -23,6 +23,7 @@ from envs.metrics.summary import (
     finished_jobs,
     limit_shares,
     makespan,
+    merge_summaries,
     percentile,
     queue_share,
     summarise,
@@ -43,4 +44,5 @@ __all__ = ["SEGMENT", "WAIT", "LimitShares", "Summary", "average_contention", "b
 __all__ += ["censored_completion_times", "departures", "figures_of_jobs", "find_waits", "finish_time_fairness"]
 __all__ += ["finished_jobs", "fragmentation", "gpu_hours", "gpus_held", "jain_index", "job_completion_times"]
 __all__ += ["jobs_in_system", "jobs_waiting", "limit_shares", "makespan", "mean_jobs_in_system", "measured_span"]
+__all__ += ["merge_summaries"]
 __all__ += ["percentile", "queue_share", "segments", "slowdowns", "summarise", "times_to_start", "utilisation", "waits"]

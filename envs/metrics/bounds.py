@@ -95,9 +95,7 @@ class Relaxation:
         for model, low, high in np.unique(distinct[:, :3], axis=0).tolist():
             rows = np.flatnonzero((distinct[:, :3] == (model, low, high)).all(axis=1))
             name = workload.models[model]
-            throughputs, limit = _throughputs(name, distinct[rows, 3:], (low, high) if any_batch else None, setup)
-            reached = ((throughputs >= limit) | (throughputs == 0)).all(axis=0)
-            throughputs = np.where(reached, np.minimum(throughputs, limit), throughputs)
+            throughputs, limit = most_throughputs(name, distinct[rows, 3:], (low, high) if any_batch else None, setup)
             for row in rows.tolist():
                 least, most = distinct[row, 3:].tolist()
                 sizes = np.arange(least, min(most, cluster.num_gpus) + 1)
@@ -299,13 +297,14 @@ def carried_throughput(
     return links.throughput(name, *size, links.fastest, batch) * batches.efficiency(name, size[0], batch)
 
 
-def _throughputs(
+def most_throughputs(
     name: str, ranges: IntArray, own: tuple[int, int] | None, setup: Setup
 ) -> tuple[FloatArray, FloatArray]:
     """Useful samples/s of a model: float64[num_gpu_types, sizes] without links, and float64[sizes], the most over them.
 
-    A size uses the fastest number of nodes, not fewer than those of any type that have this many GPUs, and the fastest
-    link of the cluster. Sizes are not assumed to be faster than smaller ones.
+    Where all types that run a size reach what links carry, the first array is lowered to that. A size uses the
+    fastest number of nodes, not fewer than those of any type that have this many GPUs, and the fastest link of the
+    cluster. Sizes are not assumed to be faster than smaller ones.
 
     Args:
         name: the model.
@@ -358,4 +357,5 @@ def _throughputs(
             search = BatchSearch(low, high, math.inf if noise is None else noise, windows)
             goodputs = fastest_batch(partial(by_size_or_zero, gpu_type, windows), search)
             table[row, first:] = np.maximum(table[row, first:], goodputs)
-    return table, limit
+    reached = ((table >= limit) | (table == 0)).all(axis=0)
+    return np.where(reached, np.minimum(table, limit), table), limit

@@ -1,6 +1,7 @@
 """The summary of a run in one row of numbers."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -179,3 +180,25 @@ def queue_share(result: RunResult) -> float:
     if limited is None or limited.num_rounds == 0:
         return float("nan")
     return limited.num_queue_rounds / limited.num_rounds
+
+
+def merge_summaries(summaries: Sequence[Summary]) -> dict[str, float]:
+    """Merge the summaries of several workloads: add counts, take the worst of worst cases and the mean of the rest.
+
+    A workload without a figure (NaN) is left out of the figure's mean.
+    """
+    merged: dict[str, float] = {}
+    for column in fields(Summary):
+        values = np.array([getattr(summary, column.name) for summary in summaries])
+        known = values[~np.isnan(values)]
+        if not len(known):
+            merged[column.name] = np.nan
+            continue
+        match column.metadata.get("over_workloads"):
+            case "sum":
+                merged[column.name] = known.sum().item()
+            case "max":
+                merged[column.name] = known.max().item()
+            case _:
+                merged[column.name] = known.mean().item()
+    return merged

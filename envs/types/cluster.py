@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from envs.types.constraints import plain_type, pools_of
 from envs.types.errors import ClusterError
 from envs.types.units import Gigabytes, IntArray
 
@@ -86,3 +87,11 @@ class ClusterSpec:
     def gpus_by_type(self) -> dict[str, int]:
         """GPUs of each type, in the order of `gpu_types`."""
         return {name: int(self.node_gpus[self.node_types == i].sum()) for i, name in enumerate(self.gpu_types)}
+
+    def describe_gpus(self) -> str:
+        """Return the GPUs by type and pools, such as "96 A100 (batch), 64 H100 (debug)"."""
+        said = []
+        for name, count in self.gpus_by_type.items():
+            pools = ", ".join(pools_of(name))
+            said.append(f"{count:,} {plain_type(name)}" + (f" ({pools})" if pools else ""))
+        return ", ".join(said)

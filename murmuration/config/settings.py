@@ -229,6 +229,7 @@ class DeploymentSettings(ActorSettings):
         'folder of the test cluster that make slurm-up has started; "": the cluster of SLURM_CONF',
     )
     rest: Text = setting("", 'slurmrestd: unix:<file> or http(s)://<host>:<port>; "": squeue, sinfo and scancel')
+    kubeconfig: Text = setting("", 'of a Kubernetes cluster, which takes the place of Slurm; "": Slurm')
     continued: Text = setting("", "folder of an earlier run that was killed, to go on with")
 
 

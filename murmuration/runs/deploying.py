@@ -13,16 +13,17 @@ import pandas as pd
 from rich.live import Live
 from rich.table import Table
 
-from deployment.adapter import ActionRefusedError, name_owner
+from deployment.adapter import ActionRefusedError, ClusterAdapter, name_owner
 from deployment.bridge import Bridge
 from deployment.clock import SteadyClock
 from deployment.comparison import COLUMNS, DeployedResult, compare_plays
 from deployment.deciding import LocalScheduler
 from deployment.journal import CARRIED_OUT, POSTPONED, REFUSED
+from deployment.kubernetes.adapter import KubernetesAdapter
+from deployment.kubernetes.api import KubernetesApi
 from deployment.measuring import MeasuredLatencies, measure_latencies
 from deployment.mirror import Mirror
 from deployment.records import JobRun
-from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.rest import find_adapter
 from deployment.slurm.testbed import find_testbed
 from deployment.state import ClusterState, JobState
@@ -55,7 +56,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     setup, workload = inputs.setup, scale_down(find_workloads(inputs, None, 1)[0], run.shorten, run.jobs)
     check_playable(setup)
     chosen = actors(run, workload)
-    adapter = find_adapter(run.rest, find_testbed(Path(run.testbed)).environment if run.testbed else None)
+    adapter = choose_adapter(run)
     place = Path(run.continued) if run.continued else folder
     with nullcontext("") if run.rules.shadow else claim_cluster(adapter, place) as owner:
         measured = MeasuredLatencies()
@@ -71,8 +72,19 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     write_frame(place / "results.csv", list_means(results))
 
 
+def choose_adapter(run: DeploymentRun) -> ClusterAdapter:
+    """Return the adapter to the Kubernetes or the Slurm cluster of a run.
+
+    Raises:
+        MurmurationError: the cluster of the run cannot be found.
+    """
+    if run.kubeconfig:
+        return KubernetesAdapter(KubernetesApi(Path(run.kubeconfig)), grace=run.rules.grace)
+    return find_adapter(run.rest, find_testbed(Path(run.testbed)).environment if run.testbed else None)
+
+
 @contextmanager
-def claim_cluster(adapter: SlurmAdapter, folder: Path) -> Iterator[str]:
+def claim_cluster(adapter: ClusterAdapter, folder: Path) -> Iterator[str]:
     """Claim the cluster for the bridge of a run, and give the claim up once no task of it is left.
 
     So another bridge is refused also while this one is interrupted or killed: its tasks go on.
@@ -150,7 +162,7 @@ def sleeper(folder: Path, segment: int, *numbers: float) -> list[str]:
     ]
 
 
-def probe(adapter: SlurmAdapter, owner: str, folder: Path, count: int) -> MeasuredLatencies:
+def probe(adapter: ClusterAdapter, owner: str, folder: Path, count: int) -> MeasuredLatencies:
     """Measure the latencies of a cluster, or read what was measured when the run began."""
     kept = folder / "latencies.json"
     if not kept.exists():
@@ -168,7 +180,7 @@ def play_on_cluster(
     actor: Scheduler,
     setup: Setup,
     workload: Workload,
-    adapter: SlurmAdapter,
+    adapter: ClusterAdapter,
     measured: MeasuredLatencies,
     folder: Path,
 ) -> DeployedResult:

@@ -8,7 +8,7 @@ from envs.evaluation.statistics import Estimate
 from envs.pictures.texts import TextConsole, wide_console
 from murmuration.reports.table import number
 from murmuration.what_if.answer import WhatIfAnswer
-from murmuration.what_if.trust import ReplayTrust, describe_cluster
+from murmuration.what_if.trust import ReplayTrust
 
 COLUMNS = ("mean", "median", "p90", "p99", "over a minute", "over an hour", "GPU-hours", "slowdown")
 SHORT = ("> 1 min", "> 1 h", "GPU-hours", "slowdown")  # headings of the last ones
@@ -28,7 +28,7 @@ def introduce(answer: WhatIfAnswer) -> list[str]:
     may = f"only {', '.join(stopping)} may stop running jobs" if stopping else "none may stop a running job"
     return [
         f"{len(workload):,} jobs, {span}; offered load {load:.2f}",
-        f"on {replay.cluster.name}: {replay.cluster.num_gpus:,} GPUs: {describe_cluster(replay.cluster)}",
+        f"on {replay.cluster.name}: {replay.cluster.num_gpus:,} GPUs: {replay.cluster.describe_gpus()}",
         "Every job runs as long as it ran, on as many GPUs, where it may run; nothing is assumed about its model.",
         f"Schedulers know {known} of run times; {may}; they choose when and where jobs start.",
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from envs.types import BoolArray, ClusterSpec, plain_type, pools_of
+from envs.types import BoolArray, ClusterSpec
 from envs.types.units import DAY
 from envs.workloads import Workload
 from murmuration.what_if.held_back import HeldBack
@@ -108,12 +108,3 @@ def overlap_of(
         shares = common[drawn].sum(axis=1) / total[drawn].sum(axis=1)
     low, high = np.nanquantile(shares, [0.025, 0.975])
     return float(common.sum() / total.sum()), float(low), float(high)
-
-
-def describe_cluster(cluster: ClusterSpec) -> str:
-    """Return the GPUs of a cluster by type and pools, such as "96 A100 (batch), 64 H100 (debug)"."""
-    said = []
-    for name, count in cluster.gpus_by_type.items():
-        pools = ", ".join(pools_of(name))
-        said.append(f"{count:,} {plain_type(name)}" + (f" ({pools})" if pools else ""))
-    return ", ".join(said)

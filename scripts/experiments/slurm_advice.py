@@ -17,7 +17,7 @@ from envs.types import MurmurationError, Seconds
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 NODES, GPUS = 3, 4
-GAP: Seconds = 1.5  # real time between submissions, on average
+GAP: Seconds = 2.0  # real time between submissions, on average; the jobs ask for 1.2 times the GPUs of the cluster
 LIMIT = 15  # a job's time limit, in multiples of its run time: the scheduler knows no more of it
 PATIENCE: Seconds = 300.0  # real time for a watcher to begin, and to end
 OPTIONS = (
@@ -31,11 +31,11 @@ READY = "Ctrl-C ends"  # both print it before their first look
 
 
 def draw_advised_jobs(count: int, seed: int) -> list[RecordedJob]:
-    """Draw jobs of 4 to 40 s, of one, two or four GPUs of one node, whose users have opted in to advice."""
+    """Draw jobs of 4 to 40 s, mostly short, of one, two or four GPUs of a node, whose users have opted in to advice."""
     rng = np.random.default_rng(seed)
     jobs = []
     for submit in np.sort(rng.uniform(0.0, GAP * count, count)).tolist():
-        gpus, seconds = int(rng.choice([1, 2, 4], p=[0.4, 0.3, 0.3])), int(rng.integers(4, 41))
+        gpus, seconds = int(rng.choice([1, 2, 4], p=[0.5, 0.3, 0.2])), round(4.0 * 10.0 ** rng.random())
         limit = f"--time={LIMIT * seconds // 60}:{LIMIT * seconds % 60:02d}"
         options = ("--comment=murmuration", f"--gres=gpu:{gpus}", "--nodes=1-1", limit)
         jobs.append(RecordedJob(submit, "root", options, seconds))
@@ -113,7 +113,7 @@ def _watched(cluster: SlurmTestbed, out: Path, watcher: Sequence[str]) -> Iterat
         running.wait(PATIENCE)
 
 
-def describe_advice(waits: pd.DataFrame) -> str:
+def tabulate_waits(waits: pd.DataFrame) -> str:
     """Return a table of the waits, and how far the foretold mean is from the measured one."""
     rows = [f"{name:<10}{waits[name].mean():6.1f} s{waits[name].quantile(0.9):8.1f} s" for name in waits]
     apart = waits["foretold"].mean() / waits["advised"].mean() - 1

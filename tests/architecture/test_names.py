@@ -48,7 +48,7 @@ ALLOWED_IN_FILE = {
     ("tests/unit/workloads/test_kubernetes.py", "kind"): "the field of Kubernetes' API",
     ("tests/conformance/audit.py", "kind"): "the kind of an event",
     **{(path, "kind"): "the kind of an event" for path in OF_EVENTS},
-    ("deployment/kubernetes.py", "kind"): "the field of Kubernetes' API",
+    ("deployment/kubernetes/adapter.py", "kind"): "the field of Kubernetes' API",
     ("murmuration/soak/fuzzing/readers.py", "batch_host"): "the field of squeue --json",
     ("tests/unit/deployment/test_slurm.py", "batch_host"): "the field of squeue --json",
 }

@@ -170,7 +170,8 @@ def test_reproductions_of_papers_need_a_clone(site, tmp_path):
 def test_gymnasium_and_pettingzoo_have_the_ids_once_the_module_is_named(site, tmp_path):
     program = """
 import gymnasium
-made = gymnasium.make("murmuration.environments:murmuration/Options-v0")
+made = gymnasium.make("murmuration.environments:murmuration/Options-v0", task="shared-16 workload.load=0.6")
+assert made.unwrapped._vector.batch.cluster.num_gpus == 16
 import pettingzoo
 for name in ("murmuration/Options-v0", "murmuration/Bidding-v0"):
     print(type(pettingzoo.make("parallel", name)).__name__, len(pettingzoo.make("aec", name).possible_agents))

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envs.evaluation import Comparison, overall
+from envs.evaluation import Comparison
 from envs.evaluation.aggregate import aggregate_comparison
 from envs.evaluation.plain_values import plain
-from envs.metrics import summarise
+from envs.metrics import merge_summaries, summarise
 from murmuration.reports.table import all_columns
 from murmuration.reports.tradeoff import jct_and_cpu_time
 from murmuration.reports.webpage import html_page
@@ -169,7 +169,7 @@ def test_by_workload_has_a_row_for_every_run(first):
 
 def test_several_workloads_add_counts_and_average_figures(first):
     one, other = summarise(first), summarise(shifted(first, 7, unfinished=(0,)))
-    merged = overall([one, other])
+    merged = merge_summaries([one, other])
     assert (merged["num_measured"], merged["num_unfinished"], merged["restarts"]) == (6, 1, 1)
     assert merged["mean_jct"] == pytest.approx((one.mean_jct + other.mean_jct) / 2)
     assert merged["worst_fairness"] == max(one.worst_fairness, other.worst_fairness)
@@ -178,8 +178,8 @@ def test_several_workloads_add_counts_and_average_figures(first):
 
 def test_a_figure_that_one_workload_lacks_is_averaged_over_the_others(first):
     empty = summarise(fabricated([Told(0, 1, 5)], end=9))
-    assert overall([summarise(first), empty])["mean_jct"] == pytest.approx(28 / 3)
-    assert np.isnan(overall([empty])["mean_jct"])
+    assert merge_summaries([summarise(first), empty])["mean_jct"] == pytest.approx(28 / 3)
+    assert np.isnan(merge_summaries([empty])["mean_jct"])
 
 
 def test_a_comparison_needs_runs():

@@ -8,6 +8,7 @@ import hydra
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
+import murmuration
 from baselines import Fifo
 from envs.types import MurmurationError
 from murmuration.config.choices import CHECKPOINTS, find_shipped
@@ -27,6 +28,13 @@ def test_a_task_is_that_of_the_command_line(task):
     assert task.setup.cluster.num_gpus == 16
     assert [len(workload) for workload in task.workloads()] == [12]
     assert task.problem.workload.values["num_jobs"] == 12
+    assert repr(task).startswith("none cluster=small_16")
+    assert repr(task).endswith(": 16 V100; 12 jobs a workload")
+    assert "16 V100" in task._repr_html_()
+
+
+def test_the_package_lists_its_names():
+    assert {"compare", "load", "make_task", "train"} <= set(dir(murmuration))
 
 
 def test_schedulers_by_name_and_objects_are_compared_on_the_same_jobs(task, tmp_path, capsys):

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from deployment.slurm.testbed import why_no_testbed
-from experiments.slurm_advice import GPUS, LIMIT, compare_advice, describe_advice, draw_advised_jobs
+from experiments.slurm_advice import GPUS, LIMIT, compare_advice, draw_advised_jobs, tabulate_waits
 
 
 def test_advised_jobs_have_opted_in_and_fit_a_node():
@@ -20,7 +20,7 @@ def test_advised_jobs_have_opted_in_and_fit_a_node():
 
 def test_the_table_says_how_far_the_foretold_wait_is_from_the_measured_one():
     waits = pd.DataFrame({"alone": [8.0, 12.0], "foretold": [4.0, 5.0], "advised": [4.0, 6.0]})
-    printed = describe_advice(waits).splitlines()
+    printed = tabulate_waits(waits).splitlines()
     assert printed[1].split() == ["alone", "10.0", "s", "11.6", "s"]
     assert printed[-1].startswith("foretold mean wait -10.0% from the advised one; all 2 jobs")
 

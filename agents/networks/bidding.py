@@ -105,7 +105,9 @@ class BiddingPolicy(nn.Module):
             raise MurmurationError(
                 f"network: full_affinity_nodes is {full_affinity_nodes}; it must be a number, or null for no limit"
             )
-        self.strength = checked_strength(strength)
+        if not strength > 0:
+            raise MurmurationError(f"network: strength is {strength}; it must be positive")
+        self.strength = strength
         self.heard: Tensor
         self.register_buffer("heard", heard_bids(silent)[: spec.num_bids], persistent=False)
         jobs, nodes, pairs, cluster, edges = map(
@@ -159,47 +161,6 @@ class BiddingPolicy(nn.Module):
             factor = 1.0 + torch.tanh(self.volume(observation["cluster"]))
             found = (found * factor[:, None, None]).clamp(-1.0, 1.0)
         return nn.functional.pad(found, (0, 0, 0, whole - found.shape[2]))
-
-
-class ConstantBids(nn.Module):
-    """Bids that are the same for all jobs and nodes at all times: what tuned constants of the market are worth.
-
-    An affinity that is equal everywhere prefers no node.
-
-    Args:
-        spec: sizes of the environment; only its number of bids counts.
-        strength: factor on the weights before they are limited to -1 ... 1, as in `BiddingPolicy`.
-        silent: names of bids that stay 0, as in `BiddingPolicy`.
-
-    Raises:
-        MurmurationError: `strength` is not positive, or a name in `silent` is unknown.
-    """
-
-    def __init__(self, spec: BiddingSpec, strength: float = 0.1, silent: Sequence[str] = ()) -> None:
-        super().__init__()
-        self.strength = checked_strength(strength)
-        self.heard: Tensor
-        self.register_buffer("heard", heard_bids(silent)[: spec.num_bids], persistent=False)
-        self.out = nn.Linear(1, spec.num_bids, bias=False)
-        start_at_zero(self.out)
-
-    def bids(self, observation: dict[str, Tensor]) -> Tensor:
-        """Return bids [B, N, P, num_bids] from -1 to 1."""
-        present = observation["pairs"][..., PAIR_PRESENT, None]
-        said = torch.tanh(self.strength * self.out(present.new_ones(len(present), 1)))
-        found: Tensor = (said * self.heard)[:, None, None] * present
-        return found
-
-
-def checked_strength(strength: float) -> float:
-    """Return a strength of bids.
-
-    Raises:
-        MurmurationError: it is not positive.
-    """
-    if not strength > 0:
-        raise MurmurationError(f"network: strength is {strength}; it must be positive")
-    return strength
 
 
 def heard_bids(silent: Sequence[str]) -> Tensor:

@@ -144,10 +144,3 @@ def tape_advantages(tape: Tape, ends: Any, reward: Reward, horizon: float, *, co
         found = leave_one_out_advantages(first, totals[0], cost, to_go, group, horizon)
     noted_only: FloatArray = found[place]
     return noted_only
-
-
-def episode_returns(player: Player, reward: Reward) -> FloatArray:
-    """Return float64[episodes], what a reward gives for whole episodes that have ended, without discount."""
-    episode = player.batch.state.episode[:, 0]
-    found: FloatArray = np.asarray(reward(Elapsed(episode["time"], episode["job_seconds"], episode["busy_seconds"])))
-    return found

@@ -30,10 +30,7 @@ from envs.simulation.seen.market import Market
 from envs.types import CheckpointError
 
 FACE, FORMAT = "bidding", 1
-BID_NETWORKS = (
-    "agents.networks.bidding.BiddingPolicy",
-    "agents.networks.bidding.ConstantBids",
-)  # that any manifest may name
+BID_NETWORKS = ("agents.networks.bidding.BiddingPolicy",)  # that any manifest may name
 # Networks know no sizes; these are only for building one.
 ANY_SPEC = BiddingSpec(num_nodes=1, num_gpus=1, num_slots=1, num_candidates=1, contenders=0)
 EARLIER_BIDS = 6  # of manifests that do not say how many: they are from before batch sizes could be bid for

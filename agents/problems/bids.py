@@ -92,7 +92,7 @@ class BidProblem:
 
     face: ClassVar[str] = "bids"
     network_methods: ClassVar[Mapping[str, str]] = {"bids": "bid"}
-    advice: ClassVar[str] = "agent=bidding or agent=constant_bids"
+    advice: ClassVar[str] = "agent=bidding"
     metric: ClassVar[str] = GAIN
     goal: ClassVar[Goal] = Goal()
 

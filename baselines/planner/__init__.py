@@ -1,7 +1,5 @@
-"""Planners that play allocations ahead on copies of the cluster before they choose one."""
+"""Starling with more candidates in each round, as a scheduler and as a market of bids."""
 
 from baselines.planner.forecasts import ForecastMarket, ForecastPlanner
-from baselines.planner.oracle import OraclePlanner
-from baselines.planner.scheduler import RolloutPlanner
 
-__all__ = ["ForecastMarket", "ForecastPlanner", "OraclePlanner", "RolloutPlanner"]
+__all__ = ["ForecastMarket", "ForecastPlanner"]

@@ -2,12 +2,13 @@
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from agents.methods.evolution.perturbations import LowRankPerturbations
 from envs.types import FloatArray, MurmurationError
 
 
@@ -23,14 +24,6 @@ def rank_shaped(merits: FloatArray) -> FloatArray:
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     mean_rank = first + (counts - 1) / 2
     return np.asarray(mean_rank[inverse] / max(len(merits) - 1, 1) - 0.5)
-
-
-class EstimatesGradient(Protocol):
-    """Antithetic pairs of variants of a network."""
-
-    def gradient(self, weights: FloatArray) -> dict[str, Tensor]:
-        """Estimate the gradient of the merit by parameter name, from half the difference within each pair."""
-        ...
 
 
 class Ascent:
@@ -60,7 +53,7 @@ class Ascent:
         self._adam = torch.optim.AdamW(self._trained.values(), lr=lr, betas=(0.9, 0.99), weight_decay=decay)
         self.average = {name: value.detach().clone() for name, value in self._trained.items()}
 
-    def step(self, perturbations: EstimatesGradient, merits: FloatArray) -> dict[str, float]:
+    def step(self, perturbations: LowRankPerturbations, merits: FloatArray) -> dict[str, float]:
         """Take one step towards higher merit.
 
         Args:

@@ -1,13 +1,12 @@
 """What bidding networks leave out: some of the bids, or all observations."""
 
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import pytest
 import torch
 
-from agents.networks.bidding import BiddingPolicy, ConstantBids
+from agents.networks.bidding import BiddingPolicy
 from envs.bidding.columns import (
     BID_AFFINITY,
     BID_BATCH,
@@ -17,14 +16,12 @@ from envs.bidding.columns import (
     CLUSTER_CONTENTION,
     CLUSTER_SHARES_CPU_MEMORY,
     JOB_CANDIDATE,
-    PAIR_PRESENT,
 )
 from envs.bidding.spec import BiddingSpec
 from envs.types import MurmurationError
 from tests.unit.agents.test_evolution_training import setup_of
 
 Observation = dict[str, torch.Tensor]
-Network = TypeVar("Network", BiddingPolicy, ConstantBids)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +34,7 @@ def seen() -> tuple[BiddingSpec, Observation]:
     return task.spec, {name: torch.from_numpy(array) for name, array in batch.observation.items()}
 
 
-def randomised(network: Network) -> Network:
+def randomised(network: BiddingPolicy) -> BiddingPolicy:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for value in network.parameters():
@@ -45,10 +42,9 @@ def randomised(network: Network) -> Network:
     return network
 
 
-@pytest.mark.parametrize("target", [BiddingPolicy, ConstantBids])
-def test_silent_bids_stay_zero_and_the_others_do_not_change(target, seen):
+def test_silent_bids_stay_zero_and_the_others_do_not_change(seen):
     spec, observation = seen
-    whole, part = randomised(target(spec)), randomised(target(spec, silent=["affinity", "cores"]))
+    whole, part = randomised(BiddingPolicy(spec)), randomised(BiddingPolicy(spec, silent=["affinity", "cores"]))
     with torch.no_grad():
         everything, some = whole.bids(observation), part.bids(observation)
     quiet = [BID_AFFINITY, BID_CORES]
@@ -59,27 +55,11 @@ def test_silent_bids_stay_zero_and_the_others_do_not_change(target, seen):
     assert whole.state_dict().keys() == part.state_dict().keys()
 
 
-def test_constant_bids_are_equal_wherever_there_is_a_job(seen):
-    spec, observation = seen
-    network = ConstantBids(spec, strength=0.5)
-    with torch.no_grad():
-        assert (network.bids(observation) == 0).all()
-        network.out.weight[BID_PRIORITY] = 3.0
-        said = network.bids(observation)
-    present = observation["pairs"][..., PAIR_PRESENT] > 0
-    assert present.any()
-    assert not present.all()
-    expected = torch.zeros(spec.num_bids)
-    expected[BID_PRIORITY] = np.tanh(1.5)
-    torch.testing.assert_close(said[present], expected.expand(int(present.sum()), -1))
-    assert (said[~present] == 0).all()
-
-
-@pytest.mark.parametrize(("target", "options"), [(BiddingPolicy, {"volume": "learned"}), (ConstantBids, {})])
-def test_a_network_states_the_bids_that_it_was_built_for(target, options, seen):
+def test_a_network_states_the_bids_that_it_was_built_for(seen):
     """Weights of one more row state one more bid, and the same first six."""
     spec, observation = seen
-    small, large = target(replace(spec, num_bids=6), silent=["size"], **options), target(spec, **options)
+    small = BiddingPolicy(replace(spec, num_bids=6), silent=["size"], volume="learned")
+    large = BiddingPolicy(spec, volume="learned")
     randomised(small)
     weights = {name: value.clone() for name, value in small.state_dict().items()}
     for name, value in large.state_dict().items():
@@ -95,12 +75,11 @@ def test_a_network_states_the_bids_that_it_was_built_for(target, options, seen):
     assert many[..., BID_BATCH].any()
 
 
-@pytest.mark.parametrize("target", [BiddingPolicy, ConstantBids])
-def test_bids_that_do_not_exist_are_named(target, seen):
+def test_bids_that_do_not_exist_are_named(seen):
     with pytest.raises(MurmurationError, match="silent has colour; bids are affinity, appetite"):
-        target(seen[0], silent=["colour", "size"])
+        BiddingPolicy(seen[0], silent=["colour", "size"])
     with pytest.raises(MurmurationError, match="strength is 0; it must be positive"):
-        target(seen[0], strength=0)
+        BiddingPolicy(seen[0], strength=0)
 
 
 def test_the_volume_multiplies_the_bids_by_factors_of_the_cluster(seen):

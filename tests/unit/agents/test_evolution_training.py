@@ -224,8 +224,8 @@ def test_another_network_cannot_start_from_a_checkpoint() -> None:
     )
     with pytest.raises(CheckpointError, match="the network to train has rounds 2, width 8 and that of"):
         unnamed.start_for(wider, 7)
-    with pytest.raises(CheckpointError, match="has target 'agents.networks.bidding.ConstantBids'"):
-        checkpoint.start_for(Blueprint("agents.networks.bidding.ConstantBids", {"width": 4}), 7)
+    with pytest.raises(CheckpointError, match="has target 'agents.networks.edge_attention.EdgeAttention'"):
+        checkpoint.start_for(Blueprint("agents.networks.edge_attention.EdgeAttention", {"width": 4}), 7)
 
 
 def six_bids(**options: object) -> tuple[BiddingCheckpoint, BiddingTask]:

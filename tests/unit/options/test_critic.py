@@ -1,10 +1,9 @@
-"""The critic, the advantages that follow from it, and the parts of value decomposition and evolution strategies."""
+"""The critic, the advantages that follow from it, and the parts of value decomposition."""
 
 import numpy as np
 import pytest
 import torch
 
-from agents.methods.evolution.on_options import DensePerturbations, WorkloadScores
 from agents.methods.group_ppo.learning import deciding_nodes
 from agents.methods.vdn.learning import DecidedRounds
 from agents.networks.option_critic import OptionCritic
@@ -127,27 +126,3 @@ def test_rounds_are_the_decisions_of_one_episode_at_one_time():
     ]
     assert found.episode.tolist() == [0, 0, 1]
     assert found.time.tolist() == [2.0, 5.0, 5.0]
-
-
-def test_a_search_direction_points_to_what_played_better():
-    """Merit that grows with one weight: the gradient is largest there, and of the right size."""
-    network = torch.nn.Linear(3, 1)
-    variants = DensePerturbations(network, 4000, 0.01, np.random.default_rng(0))
-    merits = np.array([float(variants.variant(i)["weight"][0, 1]) for i in range(8000)]).reshape(-1, 2)
-    found = variants.gradient((merits[:, 0] - merits[:, 1]) / 2)
-    assert found["weight"][0].tolist() == pytest.approx([0.0, 1.0, 0.0], abs=0.1)
-    assert found["bias"].tolist() == pytest.approx([0.0], abs=0.1)
-
-
-def test_variants_of_a_pair_lie_on_both_sides_of_the_network():
-    network = torch.nn.Linear(3, 2)
-    variants = DensePerturbations(network, 2, 0.5, np.random.default_rng(0))
-    for name, value in network.state_dict().items():
-        middle = (variants.variant(2)[name] + variants.variant(3)[name]) / 2
-        assert torch.allclose(middle, value, atol=1e-6)
-        assert not torch.equal(variants.variant(2)[name], variants.variant(0)[name])
-
-
-def test_merit_is_relative_to_the_others_on_a_workload():
-    assert WorkloadScores(np.array([-50.0, -150.0]), 1.0).merits.tolist() == [-0.5, -1.5]
-    assert WorkloadScores(np.array([3.0, 1.0]), 1.0).merits.tolist() == [1.5, 0.5]

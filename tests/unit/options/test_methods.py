@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from agents.methods.evolution.on_options import OptionEvolutionSettings
 from agents.methods.group_ppo import GroupPPOSettings
 from agents.methods.group_ppo.learning import GroupConfig, in_spreads
 from agents.methods.vdn import VDNSettings
@@ -43,15 +42,13 @@ METHODS: dict[str, Any] = {
         horizon=1.0,
         iterations=40,
     ),
-    "evolution": OptionEvolutionSettings(num_pairs=8, num_workloads=2, lr=0.05, sigma=0.1, averaging=1.0),
 }
-LEARNING = ("group_ppo", "mappo", "vdn", "evolution")  # those that are tested each time
+LEARNING = ("group_ppo", "mappo", "vdn")  # those that are tested each time
 
 
 def brief(method):
     """The method with as few episodes as it takes."""
-    sizes = {"num_pairs": 2} if isinstance(method, OptionEvolutionSettings) else {"group_size": 2, "num_minibatches": 2}
-    return dataclasses.replace(method, num_workloads=2, **sizes)
+    return dataclasses.replace(method, num_workloads=2, group_size=2, num_minibatches=2)
 
 
 def each_method(change=lambda method: method):
@@ -149,7 +146,6 @@ def test_without_a_turn_of_its_own_a_method_keeps_that_of_the_environment():
     rules = OptionRules(turn="turns", changes="move")
     assert SMALL.adapt(rules, 0) == rules
     assert dataclasses.replace(SMALL, turn="auction").adapt(rules, 0).turn == "auction"
-    assert METHODS["evolution"].adapt(rules, 0) == rules
 
 
 def test_a_critic_of_own_observations_in_an_auction_is_refused_at_the_start():
@@ -200,9 +196,6 @@ def test_policy_gradient_settings_that_make_no_sense_are_refused(values, text):
         (VDNSettings, {"group_size": 0}, "vdn.group_size is 0; it must be at least 1"),
         (VDNSettings, {"group_size": 1}, "vdn.group_size is 1; it must be at least 2 with compares_groups"),
         (VDNSettings, {"num_env_runners": -1}, "vdn.num_env_runners is -1; it must be 0 or more"),
-        (OptionEvolutionSettings, {"sigma": 0.0}, "evolution_options.sigma is 0.0; it must be positive"),
-        (OptionEvolutionSettings, {"temperature": -1.0}, "evolution_options.temperature is -1.0"),
-        (OptionEvolutionSettings, {"averaging": 2.0}, "evolution_options.averaging is 2.0; .*at most 1"),
     ],
 )
 def test_other_settings_out_of_range_are_refused(settings, values, text):

@@ -19,6 +19,7 @@ SIZES = (Size(8, 160), Size(64, 1000), Size(1000, 16000), Size(12500, 100000))
 BENCHMARKS = {
     "engine": ("engine", "measure_engine"),
     "sharing": ("sharing", "measure_sharing"),
+    "constraints": ("constraints", "measure_constraints"),
     "bidding": ("bidding", "measure_bidding"),
     "decisions": ("decisions", "measure_decisions"),
     "compiled": ("decisions", "measure_compiled_decisions"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import benchmark
 from baselines import Fifo, Srtf
-from benchmarks import bidding, bounds, decisions, engine, sharing
+from benchmarks import bidding, bounds, constraints, decisions, engine, sharing
 from benchmarks.decisions import rounds_per_second
 from benchmarks.plot import plot_scaling, select_series
 from benchmarks.report import (
@@ -267,6 +267,15 @@ def test_pairs_are_made_where_jobs_may_share_gpus_and_nowhere_else():
     report.check()
     assert figures(report, "jobs")["jobs placed beside another one"] == on.made[0]
     assert all(ratio > 0 for ratio in figures(report, "x").values())
+
+
+def test_constraints_that_allow_every_node_change_no_job():
+    some, without = FifoEpisode(SIZES[0], FULL, constraints.constrain_all(SIZES[0])), FifoEpisode(SIZES[0], FULL)
+    for episode in (some, without):
+        episode.play()
+    assert len(some.simulator.workload.models) == 2 * len(without.simulator.workload.models)
+    finish = [episode.simulator.state.jobs["finish"][0] for episode in (some, without)]
+    assert (finish[0] == finish[1]).all()
 
 
 def test_rounds_of_bids_are_timed_and_equal_the_reference():

@@ -23,6 +23,7 @@ from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_
 from agents.seeding import Phase, derive_seed
 from agents.tags import BOUND_LINE, GAIN, HEADLINE, IMITATION, WORKER_SECONDS
 from agents.validation import (
+    PLANNER,
     VALIDATION_SEED,
     ValidationFigures,
     audit_training_episode,
@@ -284,7 +285,7 @@ class Trainer:
         last, known = self.settings.iterations, self.state.baselines
         # From random weights, a policy passes one baseline after the other. One that bids begins beside the best.
         passes_all = self.state.teacher == "none" and self.problem.metric != GAIN
-        for name in known if passes_all else choose_levels(known, goal, self.state.teacher):
+        for name in known if passes_all else choose_levels(known, goal, self.state.teacher, PLANNER):
             self.loggers.draw_level(self.problem.level(known[name]), last, name)
         if self.problem.metric == HEADLINE:
             bound = mean_bound(compared[0].setup, compared[0].workloads)

@@ -19,7 +19,7 @@ from envs.workloads import Workload, WorkloadSource
 
 ValidationFigures = dict[str, float]
 SUMMARY_FIGURES = ("p99_jct", "makespan", "mean_wait", "mean_time_to_start", "utilisation", "num_unfinished")
-SHOWN = 3  # how many baselines curves show
+SHOWN, PLANNER = 3, "planner"  # how many baselines curves show, and one that they show in any case
 COST = "cost in "  # before the name of a world, among the figures of a baseline
 VALIDATION_SEED = 0  # seed of outages, estimates and draws: the same for every scheduler in every run
 

@@ -19,6 +19,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `HeSrpt` | shares by rank of remaining time, for one power law of speedup | heSRPT, PEVA 2020 |
 | `Starling` | shortest first, sized at the knee, look-ahead, batch sizes if asked: the one to beat | ours |
 | `StarlingMakespan` | the same with the longest first: for a short makespan | ours; order: Graham 1969 |
+| `RolloutPlanner` | Starling's candidate and others, played ahead on copies of the cluster | Chang et al., DEDS 2004 |
 | `Gavel` | shares of time on every GPU type by linear programs, also of pairs | Gavel, OSDI'20 |
 | `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
 | `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from baselines.muri_las import MuriLas
     from baselines.optimus import Optimus
     from baselines.packing import Packing
+    from baselines.planner import RolloutPlanner
     from baselines.pollux import Pollux
     from baselines.qssf import Qssf
     from baselines.random_scheduler import Random
@@ -80,6 +82,7 @@ _HOMES = {
     "Pollux": "baselines.pollux",
     "Qssf": "baselines.qssf",
     "Random": "baselines.random_scheduler",
+    "RolloutPlanner": "baselines.planner",
     "Rubick": "baselines.rubick",
     "RubickArtifact": "baselines.rubick",
     "SamplingMatching": "baselines.sampling_matching",
@@ -94,7 +97,8 @@ _HOMES = {
 }
 
 __all__ = ["Afs", "ElasticDp", "Fifo", "Gavel", "HeSrpt", "Kueue", "Las", "Lucid", "Muri", "MuriLas", "Optimus"]
-__all__ += ["Packing", "Pollux", "Qssf", "Random", "Rubick", "RubickArtifact", "SamplingMatching", "Sia"]
+__all__ += ["Packing", "Pollux", "Qssf", "Random", "RolloutPlanner", "Rubick"]
+__all__ += ["RubickArtifact", "SamplingMatching", "Sia"]
 __all__ += ["Slurm", "Srtf", "Starling", "StarlingMakespan", "Synergy", "Themis", "Tiresias"]
 
 

@@ -1,5 +1,7 @@
-"""Starling with more candidates in each round, as a scheduler and as a market of bids."""
+"""Planners that play allocations ahead on copies of the cluster before they choose one."""
 
 from baselines.planner.forecasts import ForecastMarket, ForecastPlanner
+from baselines.planner.oracle import OraclePlanner
+from baselines.planner.scheduler import RolloutPlanner
 
-__all__ = ["ForecastMarket", "ForecastPlanner"]
+__all__ = ["ForecastMarket", "ForecastPlanner", "OraclePlanner", "RolloutPlanner"]

@@ -28,8 +28,9 @@ class ForecastPlanner(Starling):
     eighth of Starling's decision, so the effort of a decision is chosen by their number, and results are the same on
     every machine. With 0, and no discount, it is Starling, to the bit.
 
-    It looks ahead by Starling's forecast: nodes do not fail, and placements change at completions only. Playing
-    candidates ahead by all rules of the world, on copies of the cluster, took a hundred times as long for no gain.
+    In contrast to `RolloutPlanner`, which plays candidates ahead by all rules of the world on a copy of the cluster, it
+    looks ahead by Starling's forecast: nodes do not fail, and placements change at completions only. That takes a
+    hundredth of the time and compares whole candidates in place of local changes.
 
     Late completions count less than in Starling (`discount`): what is forecast for hours ahead is uncertain, as jobs
     will arrive meanwhile, and a candidate that only looks better at the end often is not.

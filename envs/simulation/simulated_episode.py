@@ -36,7 +36,7 @@ from envs.workloads import Workload
 
 
 class SimulatedEpisode(ABC):
-    """Common base of `Simulator` and `Snapshot`, which differ in how they come to their state.
+    """Common base of `Simulator`, `Snapshot` and `Replica`, which differ in how they come to their state.
 
     Args:
         setup: the cluster, the performance model and the scenario.

@@ -14,7 +14,7 @@ from envs.workloads import Workload
 
 
 class WholeEpisode(SimulatedEpisode):
-    """Common base of `Simulator` and of a round that mirrors a real cluster.
+    """Common base of `Simulator` and `Replica`.
 
     Args:
         workload: the jobs.

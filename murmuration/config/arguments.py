@@ -41,10 +41,12 @@ SLOW_SCHEDULERS = (
     *("optimus_literal", "rubick", "rubick_artifact", "rubick_neither", "rubick_plans_only", "rubick_resources_only"),
     *("sampling_matching", "sia", "synergy_greedy", "synergy_opt", "synergy_proportional", "synergy_tune", "themis"),
 )
-# It takes 50 ms and more, and plays fewer episodes still.
-SLOWEST_SCHEDULERS = ("pollux",)
+# They take 50 ms and more, and play fewer episodes still.
+SLOWEST_SCHEDULERS = ("oracle", "planner", "pollux")
 # They choose batch sizes: scheduler=all leaves them out of tasks in which every job keeps its usual one.
 BATCH_SCHEDULERS = ("elastic_dp",)
+# They know the future and measure headroom.
+ORACLE_SCHEDULERS = ("oracle",)
 # They are trained policies, which need the extra `learn`.
 LEARNED_SCHEDULERS = ("learned_planner",)
 # They place jobs beside others on the same GPUs, which few tasks allow.
@@ -55,7 +57,7 @@ PACKING_SCHEDULERS = (
 # They follow another project's simulator where it differs from the paper.
 SIMULATOR_SCHEDULERS = ("tiresias_pollux",)
 # scheduler=all leaves them out: they must be named.
-NAMED_SCHEDULERS = (*LEARNED_SCHEDULERS, *PACKING_SCHEDULERS, *SIMULATOR_SCHEDULERS)
+NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS, *SIMULATOR_SCHEDULERS)
 # Optional groups, in which Hydra ignores a wrong choice.
 CHECKED_GROUPS = ("experiment", "task", "network", "estimator", "predictor", "world")
 

@@ -192,7 +192,7 @@ def is_unknown(word, endings, found):
         ("+failures@scenario.failures=rsc1", False),
         ("agent.options.reluctance=11", False),
         ("recrod=true", True),
-        ("schedulers.forecast_planner_2.plans=2", False),
+        ("schedulers.planner_2.rollouts=2", False),
         ("envs.types", False),
         ("results.md", False),
     ],

@@ -15,7 +15,7 @@ from tests.conformance.audit import check_run
 from tests.conformance.test_schedulers import NAMES, SCHEDULERS
 from tests.conformance.worlds import HETEROGENEOUS, Curved, scenarios, workloads
 
-NEEDS_SNAPSHOTS = ("learned_planner",)  # of the compiled engine
+NEEDS_SNAPSHOTS = ("learned_planner", "planner")  # of the compiled engine
 HIDDEN = st.builds(
     Information,
     work=st.sampled_from(["exact", "estimate"]),

@@ -38,7 +38,7 @@ from murmuration.runs.films import find_actor
 from tests.conformance.constrained_worlds import HALLS, Bold, check_log, constrained_world, halls_workload
 from tests.conformance.test_protocol import same_log
 from tests.conformance.test_reference import compare_results, play_both
-from tests.conformance.test_schedulers import NAMES, build, composed
+from tests.conformance.test_schedulers import FILES, build, composed
 from tests.conformance.worlds import Curved
 from tests.unit.bidding.bidders import Bidder, loud, rolled_out
 from tests.unit.options.test_reference import play as play_options
@@ -133,7 +133,7 @@ class Shared(Curved):
         return 0.75 if {model, other} == {"any"} else 0.6
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_schedulers_honour_constraints_or_are_refused(name):
     """On nodes that differ in GPU type, pool and feature; every job of a scheduler that is not refused finishes.
 

@@ -6,7 +6,7 @@ The hooks are read from the classes, so a new compiled scheduler or market is co
 import sys
 import time
 from abc import ABCMeta
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -21,6 +21,8 @@ from hydra.utils import instantiate
 
 from baselines.hesrpt import HeSrpt
 from baselines.las import Las
+from baselines.planner import RolloutPlanner
+from baselines.planner.rollouts import play_on, plays_ahead
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
 from envs.evaluation.playing import ReportingScheduler
@@ -28,17 +30,21 @@ from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Simulator, plays_compiled, run_episode
 from envs.simulation.seen.overriding import ACCESS, IGNORED, find_definer, find_override
 from envs.types import MurmurationError
+from murmuration.config.arguments import ORACLE_SCHEDULERS
 from murmuration.config.choices import CONF
 from murmuration.config.tables import read_choices
 from tests.conformance.random_worlds import RandomWorld, random_world
-from tests.conformance.test_schedulers import SCHEDULERS
+from tests.conformance.test_schedulers import SCHEDULERS, build
 from tests.conformance.test_starling_market import zoo_world
 from tests.unit.bidding.bidders import louder, rolled_out
 
 T = TypeVar("T")
-COMPILED = {name: one for name, one in SCHEDULERS.items() if any("play" in vars(each) for each in type(one).__mro__)}
+EVERYONE = {**SCHEDULERS, **{name: build(name) for name in ORACLE_SCHEDULERS}}
+COMPILED = {name: one for name, one in EVERYONE.items() if any("play" in vars(each) for each in type(one).__mro__)}
 CLASSES = {type(one): name for name, one in reversed(COMPILED.items())}  # the first of each class
+PLAYED = {cls: name for cls, name in CLASSES.items() if name not in ORACLE_SCHEDULERS}
 every_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+every_played = pytest.mark.parametrize("cls", PLAYED, ids=lambda cls: cls.__name__)
 RANDOM = random_world(3, plain=True)
 SCENARIO = replace(RANDOM.setup.scenario, batch_sizes="usual")  # with a choice, Starling does not play compiled
 WORLD = replace(RANDOM, setup=replace(RANDOM.setup, scenario=SCENARIO))
@@ -108,7 +114,7 @@ def played(scheduler: Scheduler, **options: Any) -> RunResult:
 
 
 def test_there_are_compiled_schedulers_and_markets() -> None:
-    assert {"Fifo", "Srtf", "Starling", "ForecastPlanner"} <= {cls.__name__ for cls in CLASSES}
+    assert {"Fifo", "Srtf", "Starling", "ForecastPlanner", "OraclePlanner"} <= {cls.__name__ for cls in CLASSES}
     assert {"fifo", "starling", "forecast_planner"} <= set(MARKETS)
 
 
@@ -126,7 +132,7 @@ def test_a_scheduler_and_a_subclass_that_overrides_nothing_are_compiled(cls: typ
         assert plays_compiled(of(cls, sub))
 
 
-@every_class
+@every_played
 def test_every_hook_that_is_overridden_is_asked_where_the_scheduler_asks_for_it(cls: type) -> None:
     """What runs decision by decision is what an overriding method must see; in a subclass, a mixin and an instance."""
     scheduler = COMPILED[CLASSES[cls]]
@@ -244,12 +250,25 @@ def test_a_wrapper_that_passes_on_attributes_is_asked_itself() -> None:
     assert not plays_compiled(silent)
 
 
-def test_what_takes_the_settings_of_starling_refuses_one_with_another_rule() -> None:
-    planner: Any = SCHEDULERS["forecast_planner"]
-    StarlingMarket(planner)
+def test_rollouts_continue_by_the_rule_of_a_subclass() -> None:
+    sub = of(Starling, type("Sub", (Starling,), {"schedule": OwnRule.schedule}))
+    assert plays_ahead(Starling())
+    assert not plays_ahead(sub)
+    logs = []
+    for scheduler in (sub, HeSrpt(), Starling()):
+        simulator = engine()
+        scheduler.reset(simulator.cluster, simulator.rng)
+        play_on(simulator, scheduler, None, float("inf"))
+        logs.append(simulator.result("x").log)
+    assert logs[0] == logs[1] != logs[2]
+
+
+@pytest.mark.parametrize("build_with", [StarlingMarket, RolloutPlanner])
+def test_what_takes_the_settings_of_starling_refuses_one_with_another_rule(build_with: Callable[[Any], Any]) -> None:
+    build_with(SCHEDULERS["forecast_planner"])
     sub = type("Sub", (Starling,), {"schedule": OwnRule.schedule, "play": lambda self, simulator: False})
     with pytest.raises(MurmurationError, match="Sub.* has its own `(play|schedule)`") as refused:
-        StarlingMarket(sub())
+        build_with(sub())
     assert "\n" not in str(refused.value)
 
 

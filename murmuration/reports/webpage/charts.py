@@ -64,9 +64,9 @@ class ComparisonCharts:
 
     @cached_property
     def shown(self) -> list[str]:
-        """The schedulers that charts show at first: policies, the best three others and the reference."""
+        """The schedulers that charts show at first: policies, the best three others, planner and reference."""
         best = [name for name in self.comparison.order if name not in self.policies][:3]
-        wanted = {*self.policies, *best, self.comparison.reference}
+        wanted = {*self.policies, *best, self.comparison.reference, "planner"}
         return [name for name in self.comparison.schedulers if name in wanted]
 
     def style(self, scheduler: str) -> dict[str, str]:

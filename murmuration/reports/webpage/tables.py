@@ -14,6 +14,7 @@ from envs.simulation import RunResult
 from murmuration.reports.table import all_columns, count, duration, number, share, unit_of_means, with_interval
 from murmuration.reports.webpage.charts import ComparisonCharts
 
+PLANNER = "planner"  # the scheduler of the library that plans ahead; distances to it are shown where it ran
 FIRST = (
     "scheduler",
     *(f"{words} (" for words in MINIMISED.values()),
@@ -136,11 +137,13 @@ def whole_table(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]])
 
 
 def added_columns(comparison: Comparison, charts: ComparisonCharts) -> dict[str, list[str]]:
-    """Return the columns that only the page has: workloads won, ratio to the best baseline."""
+    """Return the columns that only the page has: workloads won, ratio to the best baseline and to the planner."""
     found: dict[str, list[str]] = {}
-    if charts.rival != comparison.reference:
-        ratios = [comparison.ratio(comparison.metric, name, charts.rival) for name in comparison.schedulers]
-        found[f"vs {charts.rival}"] = [format_ratio(ratio) for ratio in ratios]
+    rivals = [charts.rival, *([PLANNER] if PLANNER in comparison.runs else [])]
+    for rival in dict.fromkeys(rivals):
+        if rival != comparison.reference:
+            ratios = [comparison.ratio(comparison.metric, name, rival) for name in comparison.schedulers]
+            found[f"vs {rival}"] = [format_ratio(ratio) for ratio in ratios]
     for rival in dict.fromkeys([comparison.reference, charts.rival]):
         won = [wins(comparison, name, rival) for name in comparison.schedulers]
         found[f"wins vs {rival}"] = [

@@ -32,7 +32,7 @@ def chosen(*typed, default="all"):
 def test_all_means_every_file_there_is_except_for_those_that_must_be_named():
     names = {*read_choices(CONF / "scheduler")}
     packed = {name for name in names if name.endswith("_packed")}
-    assert set(NAMED_SCHEDULERS) == {"learned_planner", "tiresias_pollux", *packed}
+    assert set(NAMED_SCHEDULERS) == {"oracle", "learned_planner", "tiresias_pollux", *packed}
     assert set(NAMED_SCHEDULERS) <= names
     assert chosen("scheduler=all") == sorted(names - set(NAMED_SCHEDULERS))
     assert chosen() == chosen("scheduler=all")
@@ -52,7 +52,7 @@ def test_the_fast_schedulers_are_some_of_all():
         ("scheduler=[ srtf , fifo ]", ["srtf", "fifo"]),
         ("scheduler=srtf,fifo,srtf", ["srtf", "fifo"]),
         ("scheduler=[all]", [name for name in list_choices("scheduler") if name not in NAMED_SCHEDULERS]),
-        ("scheduler=[tiresias_pollux,fifo]", ["tiresias_pollux", "fifo"]),
+        ("scheduler=[oracle,fifo]", ["oracle", "fifo"]),
         ("scheduler=learned_planner", ["learned_planner"]),
         ("scheduler=[]", []),
     ],

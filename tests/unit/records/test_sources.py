@@ -60,10 +60,10 @@ def test_a_digest_is_the_same_for_every_version_of_python() -> None:
 
 
 def test_the_files_of_a_scheduler_are_those_that_it_imports() -> None:
-    fifo, planner = files_of("baselines.fifo"), files_of("baselines.planner.forecasts")
+    fifo, planner = files_of("baselines.fifo"), files_of("baselines.planner.scheduler")
     assert {"baselines.fifo", "baselines.compiled.fifo", "baselines.parts.placing"} <= fifo
     assert not any(name.startswith(("envs", "numpy", "baselines.starling")) for name in fifo)
-    assert {"baselines.starling.scheduler", "baselines.starling.market"} <= planner
+    assert {"baselines.starling.scheduler", "baselines.optimus", "baselines.hesrpt"} <= planner
     assert "baselines" not in planner, "the list of all schedulers names every one"
     assert "baselines.pollux" not in planner
 
@@ -90,7 +90,7 @@ def test_every_scheduler_has_a_hash_of_its_own_files_and_it_is_quick() -> None:
     print(f"hashed the sources of {len(hashes)} schedulers in {seconds:.2f} s of CPU time")
     assert seconds < 20
     assert hashes["fifo"] == hashes["fifo_easy"], "options are not sources"
-    assert len({hashes[name] for name in ("fifo", "srtf", "las", "starling", "forecast_planner")}) == 5
+    assert len({hashes[name] for name in ("fifo", "srtf", "las", "starling", "planner", "forecast_planner")}) == 6
 
 
 def test_a_module_of_an_own_folder_counts_with_those_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ def test_a_bidding_experiment_compares_with_the_market_without_bids():
     alone = cfg.schedulers[cfg.reference]
     assert alone["_target_"] == cfg.market.starling["_target_"]
     assert alone.look_ahead == cfg.market.starling.look_ahead == 0
+    assert "planner" not in cfg.schedulers
 
 
 def test_a_network_that_does_not_exist_is_refused():

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from baselines.kueue.queue_tree import QueueTree, Share
+from baselines.kueue.queue_tree import QueueTree, WeightedShare
 from envs.types import JobId, MurmurationError, Seconds
 
 
@@ -171,7 +171,7 @@ class _Search:
         path = self._tree.path[queue]
         return sides is not None and all(self._tree.borrows(node) for node in path[: path.index(sides[1]) + 1])
 
-    def _shares(self, queue: str) -> tuple[Share, Share, str]:
+    def _shares(self, queue: str) -> tuple[WeightedShare, WeightedShare, str]:
         """Return the shares of both sides below their common cohort, and the other side."""
         sides = self._tree.below_common(self._head.queue, queue)
         assert sides is not None, "candidates share a cohort with the job"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from envs.types import MurmurationError
 
 _WITHIN, _RECLAIM = ("never", "lower_priority"), ("never", "lower_priority", "any")
-Share = tuple[int, float]  # 1 and the unweighted share for what borrows without any weight, else 0 and the weighted one
+WeightedShare = tuple[int, float]  # 0 and the share; of what borrows without any weight, 1 and the unweighted share
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class QueueTree:
         """Return whether a queue uses more than its quota once it has `more` GPUs."""
         return self.used[name] + more > self.quota[name]
 
-    def share(self, name: str) -> Share:
+    def share(self, name: str) -> WeightedShare:
         """Return the weighted share: GPUs used beyond quota, of those that the cohort above has, by weight.
 
         Dominant resource fairness (Ghodsi et al., NSDI'11) of one resource; (0, 0) for a queue that borrows nothing.
@@ -176,7 +176,7 @@ class QueueTree:
         shares = {winner: self.share_with(child, winner, heads[winner]) for child, winner in winners if winner}
         return min(shares, key=lambda winner: (shares[winner], ranks[winner]), default="")
 
-    def share_with(self, node: str, name: str, gpus: float) -> Share:
+    def share_with(self, node: str, name: str, gpus: float) -> WeightedShare:
         """Return the share of a node if a queue, at or below it, had so many GPUs more (fewer where negative)."""
         self.use(name, gpus)
         share = self.share(node)

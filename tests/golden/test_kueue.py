@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_contradictory_trees_are_refused(rows: list[QueueSettings], words: str):
         {"parent": "b", "borrowing_limit": -1},
     ],
 )
-def test_wrong_settings_are_refused(wrong: dict):
+def test_wrong_settings_are_refused(wrong: dict[str, Any]):
     with pytest.raises(MurmurationError, match="queue a: "):
         QueueSettings("a", **wrong)
 
@@ -157,7 +158,9 @@ class _Watched(Kueue):
         decided = super().schedule(view)
         held: dict[str, int] = {}
         for job in decided.jobs():
-            held[view.job(job).tenant] = held.get(view.job(job).tenant, 0) + sum(decided.placement(job).gpus.values())
+            placement = decided.placement(job)
+            assert placement is not None
+            held[view.job(job).tenant] = held.get(view.job(job).tenant, 0) + placement.num_gpus
         for queue in self.queues:
             most = min(queue.nominal + queue.borrowing_limit, 16)
             assert held.get(queue.name, 0) <= most

@@ -185,16 +185,10 @@ def is_unknown(word, endings, found):
 @pytest.mark.parametrize(
     ("word", "unknown"),
     [
-        ("trainer.method.num_learners", True),
         ("trainer.method.num_env_runners=8", False),
-        ("information.throughput=observed", False),
         ("informaton.throughput=observed", True),
         ("+failures@scenario.failures=rsc1", False),
-        ("agent.options.reluctance=11", False),
-        ("recrod=true", True),
         ("schedulers.planner_2.rollouts=2", False),
-        ("envs.types", False),
-        ("results.md", False),
     ],
 )
 def test_a_setting_that_does_not_exist_is_seen(settings, word, unknown):

@@ -58,16 +58,12 @@ def test_envs_baselines_and_deployment_load_no_learning_library(foreign, texts):
     assert loaded == []
 
 
-@pytest.mark.parametrize("package", ["envs", "agents", "baselines"])
-def test_from_a_foreign_folder_the_packages_are_ours(package, foreign, repository):
-    found = run(f"import json, {package}; print(json.dumps({package}.__file__))", foreign)
-    assert found == str(repository / package / "__init__.py")
-
-
-@pytest.mark.parametrize("package", ["envs", "agents", "baselines"])
-def test_an_import_of_a_package_loads_none_of_its_modules(package, foreign):
-    source = f"import json, sys, {package}; "
-    loaded = run(source + f"print(json.dumps([n for n in sys.modules if n.startswith('{package}.')]))", foreign)
+def test_from_a_foreign_folder_the_packages_are_ours_and_load_none_of_their_modules(foreign, repository):
+    packages = ("envs", "agents", "baselines")
+    source = f"import json, sys, {', '.join(packages)}; all = [{', '.join(packages)}]; "
+    source += f"loaded = [n for n in sys.modules if n.startswith({tuple(f'{name}.' for name in packages)})]; "
+    files, loaded = run(source + "print(json.dumps([[one.__file__ for one in all], loaded]))", foreign)
+    assert files == [str(repository / name / "__init__.py") for name in packages]
     assert loaded == []
 
 

@@ -176,7 +176,6 @@ def test_words_with_one_meaning_name_nothing_else(trees):
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("def f(plan: OpenRound): pass", ["a.py:1 plan: OpenRound"]),
         ("self.market: Prices = 0", ["a.py:1 market: Prices"]),
         ("def f(plan: ExecutionPlan | None, plans: int = 4): pass", []),
     ],
@@ -196,11 +195,8 @@ def test_what_is_allowed_is_needed(product, trees):
 @pytest.mark.parametrize(
     ("first", "second", "shared"),
     [
-        ("class Rubick: pass", "async def Rubick(): pass", ["Rubick"]),
         ("Records = list[int]", "class Records: pass", ["Records"]),
-        ("__all__ = ['DAY']\nDAY = 1", "DAY: int = 1", ["DAY"]),
         ("__all__ = ['A']\n__all__ += ['DAY']\nDAY = 1", "DAY: int = 1", ["DAY"]),
-        ("DAY = 1\ndef _grow(): pass", "DAY = 1\ndef _grow(): pass", []),
         ("from b import World\nclass A:\n    def play(self): pass", "class World: pass\ndef play(): pass", []),
     ],
 )
@@ -213,9 +209,7 @@ def test_a_shared_name_is_seen(first, second, shared):
     ("identifier", "found"),
     [
         ("rate_among_neighbours", ["rate", "neighbours"]),
-        ("HOST_MEMORY", ["host"]),
         ("GPUKind", ["kind"]),
-        ("server0", ["server"]),
         ("speedup_of_space", []),
     ],
 )

@@ -85,7 +85,6 @@ def test_what_is_nested_in_a_list_is_indented_by_four_spaces(repository):
         ("1. a\n   b\n\n    ```\n   - c\n    ```\n", []),
         ("1. a\n\n   ```\n   b\n   ```\n", ["   ```"]),
         ("- a\n  - b\n", ["  - "]),
-        ("- a\n\n  b\n", ["  b"]),
     ],
 )
 def test_a_shallow_indent_is_seen(text, found):

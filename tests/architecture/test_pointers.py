@@ -164,8 +164,6 @@ def test_the_paths_of_a_job_an_action_and_a_setting_are_those_of_the_code(pages,
 @pytest.mark.parametrize(
     ("row", "found"),
     [
-        ("| a | `envs/simulation/world/clock.py` | `events_now` |", []),
-        ("| a | `envs/simulation/world/clock.py` | `State.log` |", ["envs/simulation/world/clock.py State.log"]),
         ("| a | `envs/simulation/world/state.py` | `State.log`, called by `SimulatedEpisode.result` |", []),
         (
             "| a | `envs/simulation/world/state.py` | `State.log`, called by `SimulatedEpisode.apply` |",
@@ -206,7 +204,6 @@ def test_a_variable_named_like_a_module_is_no_pointer(repository):
     ("text", "found"),
     [
         ("See `envs.types.NodeSpec.num_gpus` and `envs.types.NodeSpec.num_cpus`.", ["envs.types.NodeSpec.num_cpus"]),
-        ("See `clock.events_now`, `numpy.array` and `clock.absent`.", ["clock.absent"]),
         ("See `docs/`, `docs/absent/`, `docs/word.md` and `output.csv`.", ["docs/absent/", "docs/word.md"]),
         ("A plain `word`, `samples/s`, `x.y` and a folder `output/` of a run.", []),
     ],

@@ -31,6 +31,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TAUGHT = replace(SETTINGS, iterations=3, validate_every=3)  # begins with imitation
 ALONE = replace(TAUGHT, teacher="none", method=replace(QUICK_PPO, group_size=4))
 RUNS = {"taught": TAUGHT, "alone": ALONE}
+EACH_RUN = pytest.mark.parametrize("name", ["taught", pytest.param("alone", marks=pytest.mark.exhaustive)])
 WORLD = small_world(num_jobs=10, num_evaluation=2)
 KILLED = """
 import os, signal, sys
@@ -81,8 +82,9 @@ def ends_like(folder, settings, unbroken):
     return told
 
 
-@pytest.mark.parametrize("settings", RUNS.values(), ids=list(RUNS))
-def test_a_run_that_breaks_after_every_iteration_equals_the_unbroken_one(tmp_path, unbroken, settings):
+@EACH_RUN
+def test_a_run_that_breaks_after_every_iteration_equals_the_unbroken_one(tmp_path, unbroken, name):
+    settings = RUNS[name]
     for iteration in (1, 2):
         with pytest.raises(KeyboardInterrupt):
             trainer(tmp_path, settings, Told("group_ppo", iteration)).run()
@@ -91,7 +93,7 @@ def test_a_run_that_breaks_after_every_iteration_equals_the_unbroken_one(tmp_pat
     assert told.steps == [("group_ppo", 3)]
 
 
-@pytest.mark.parametrize("name", ["taught", pytest.param("alone", marks=pytest.mark.exhaustive)])
+@EACH_RUN
 def test_a_run_killed_while_it_writes_a_state_goes_on_from_the_one_before(tmp_path, unbroken, name):
     """SIGKILL, which nothing can catch: the state of iteration 1 is whole, that of iteration 2 is not there."""
     path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "scripts")])
@@ -165,7 +167,13 @@ def test_without_an_undamaged_state_one_line_says_so(tmp_path, unbroken):
         trainer(tmp_path, TAUGHT).run()
 
 
-@pytest.mark.parametrize("place", ["write_manifest", "write_whole", "_force_to_disk"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "write_whole",
+        *(pytest.param(place, marks=pytest.mark.exhaustive) for place in ("write_manifest", "_force_to_disk")),
+    ],
+)
 def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(tmp_path, unbroken, monkeypatch, place):
     """The disk is full from the second iteration on, wherever that is noticed first."""
     whole = getattr(saving, place)
@@ -200,7 +208,7 @@ class Limiting(Told):
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
-@pytest.mark.parametrize("size", [100, 8_000])
+@pytest.mark.parametrize("size", [100, pytest.param(8_000, marks=pytest.mark.exhaustive)])
 def test_writes_that_the_operating_system_refuses_are_told_in_one_line(tmp_path, unbroken, size):
     """The kernel refuses, so it does not matter which library writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -34,7 +34,7 @@ from murmuration.runs.policies import build_market, load_policy
 from murmuration.runs.repeat import report_differences
 from tests.reliability.mutation import CANARY, MARK, Guard, as_yaml, mutate, mutate_text, plant
 
-FEW, MANY = 150, pytest.param(1300, marks=pytest.mark.exhaustive)  # changed files
+FEW, MANY = 75, pytest.param(1300, marks=pytest.mark.exhaustive)  # changed files
 TRACE = ["task=none", "workload=csv", "workload.path=jobs.csv", "scenario=full", "+failures@scenario.failures=rsc1"]
 RUNS = {
     "compare": ("compare", ["task=shared-16"], "[fifo,starling]"),

@@ -226,7 +226,7 @@ def test_a_run_whose_process_is_killed_is_named_and_in_the_exit_status(elsewhere
     assert done.err.splitlines() == [f"error: {name}/{number}: {said}" for number in (0, 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # runs in other processes: `elsewhere`
 def test_runs_of_submitit_are_in_the_table(tmp_path):
     needed = "hydra_plugins.hydra_submitit_launcher"
     pytest.importorskip(needed, reason="needs submitit: pip install -c constraints.txt -e '.[slurm]'")

@@ -9,7 +9,6 @@ import os
 import re
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -95,10 +94,7 @@ def test_what_is_not_read_is_named(tmp_path, content, said, read):
 @every_reader
 @pytest.mark.parametrize(
     ("pack", "how"),
-    [
-        *((gzip.compress, "cut"), (bz2.compress, "cut"), (lzma.compress, "cut")),
-        *((gzip.compress, "changed"), (lzma.compress, "changed")),  # bzip2 notices a change only after its text is read
-    ],
+    [(gzip.compress, "cut"), (bz2.compress, "cut"), (lzma.compress, "changed")],
 )
 def test_damaged_compression_is_named_with_the_remedy(tmp_path, reader, pack, how):
     rows = "".join(f"{i},{i * i},{i**3}\n" for i in range(4_000))
@@ -126,7 +122,7 @@ def test_a_file_that_is_not_there_or_not_ours(tmp_path, monkeypatch):
 
 
 @every_reader
-@pytest.mark.parametrize("text", ["0", "1 2 3,", "1\n", "a,b\n", "\n", "1,\n", "1\t\t", ",", "[],"])
+@pytest.mark.parametrize("text", ["0", "1\n", ",", "[],"])
 def test_a_bomb_is_refused_within_the_limits(tmp_path, monkeypatch, reader, text):
     """A small file that decompresses to much: to one line or many, to short values, to lists of JSON."""
     monkeypatch.setenv(door.LIMIT_VARIABLE, "1")
@@ -160,10 +156,3 @@ def test_the_limit_must_be_a_number(tmp_path, monkeypatch, value):
     monkeypatch.setenv(door.LIMIT_VARIABLE, value)
     with pytest.raises(TraceError, match=r"\$MURMURATION_MAX_TRACE_MB is .*; it must be a whole number from 1 to"):
         read_text(path)
-
-
-def test_the_page_states_the_limits():
-    page = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
-    assert f"{door.DEFAULT_MEGABYTES} million, or `${door.LIMIT_VARIABLE}` million" in page
-    assert "a million" in page
-    assert (door.LONGEST_LINE, door.CHARACTERS_PER_VALUE) == (1_000_000, 10)

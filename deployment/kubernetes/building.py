@@ -83,7 +83,7 @@ def build_programs() -> None:
         "KUBE_GIT_MINOR": VERSION.split(".")[1],
     }
     log = folder / "build.log"
-    with log.open("wb") as out:
+    with log.open("ab") as out:
         done = subprocess.run(["bash", "-c", BUILD], cwd=folder, env=environment, stdout=out, stderr=out)
     if done.returncode or why_not_built():
         raise MurmurationError(f"the build of Kubernetes ended with status {done.returncode}; see {as_line(str(log))}")

@@ -224,10 +224,7 @@ class DeploymentSettings(ActorSettings):
     grace: Number = setting(30.0, "seconds of real time until a job that was asked to stop is killed")
     actions_per_minute: Count = setting(600, "the most starts and stops in a minute of real time")
     probes: Count = setting(10, "starts that measure the latencies of the cluster before, in a run of their own")
-    testbed: Text = setting(
-        "runs/slurm_cluster",
-        'folder of the test cluster that make slurm-up has started; "": the cluster of SLURM_CONF',
-    )
+    testbed: Text = setting("runs/slurm_cluster", 'folder of make slurm-up; "": the cluster of SLURM_CONF')
     rest: Text = setting("", 'slurmrestd: unix:<file> or http(s)://<host>:<port>; "": squeue, sinfo and scancel')
     kubeconfig: Text = setting("", 'of a Kubernetes cluster, which takes the place of Slurm; "": Slurm')
     continued: Text = setting("", "folder of an earlier run that was killed, to go on with")

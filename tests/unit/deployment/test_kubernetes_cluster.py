@@ -1,9 +1,5 @@
 """Murmuration on a real API server: bindings, its crashes, two bridges; skipped where Kubernetes is not built."""
 
-import json
-import time
-from collections import Counter
-
 import pytest
 
 from deployment.adapter import ActionRefusedError, ClusterTakenError, TaskNote
@@ -101,21 +97,3 @@ def test_two_bridges_refuse_each_other_and_a_second_cluster_in_the_folder_is_ref
     adapter.leave("murmuration.a")
     with pytest.raises(MurmurationError, match="end it first"):
         start_kubernetes(cluster.folder)
-
-
-def test_a_burst_is_bound(adapter, tmp_path):
-    """One GPU each until all twelve are taken, again and again; prints pods a second, which nothing asserts."""
-    count, seconds = Counter(), 0.0
-    for burst in range(4):
-        began = time.monotonic()
-        for number in range(12):
-            start(adapter, tmp_path, 1000 + 12 * burst + number, {f"n{number % 3}": 1}, "sleep", "1000")
-        seconds += time.monotonic() - began
-        names = {task.name for task in adapter.tasks() if task.note.job >= 1000 + 12 * burst}
-        wait_for(lambda: len([task for task in adapter.tasks() if task.state == "running"]) == 12)
-        count["bound"] += 12
-        for task in adapter.tasks():
-            adapter.stop(task, kill=True)
-        wait_for(lambda: not adapter.tasks())
-        assert len(names) <= 12
-    print(json.dumps({"bound": count["bound"], "pods a second": round(count["bound"] / seconds, 1)}))

@@ -14,10 +14,11 @@ from envs.metrics.bounds import Relaxation
 from envs.metrics.time_prices import TimePrices
 from murmuration import compare, make_task
 
+NO_CONTENTION = ("scenario.contention._target_=envs.performance.Contention", "scenario.contention.mode=off")
 WORLDS = (  # each is without what is named, and without what those before it leave out
     ("", ()),
     ("failures of nodes", ("scenario.failures=null",)),
-    ("contention, shortage of cores and memory", ("scenario.contention.mode=off", "scenario.cpu_memory=unlimited")),
+    ("contention, shortage of cores and memory", (*NO_CONTENTION, "scenario.cpu_memory=unlimited")),
     ("start and restart delays", ("scenario.reconfiguration=null", "scenario.restart_delay=0")),
 )
 

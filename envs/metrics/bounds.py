@@ -302,9 +302,8 @@ def most_throughputs(
 ) -> tuple[FloatArray, FloatArray]:
     """Useful samples/s of a model: float64[num_gpu_types, sizes] without links, and float64[sizes], the most over them.
 
-    Where all types that run a size reach what links carry, the first array is lowered to that. A size uses the
-    fastest number of nodes, not fewer than those of any type that have this many GPUs, and the fastest link of the
-    cluster. Sizes are not assumed to be faster than smaller ones.
+    The first is lowered to the second where all types that run a size reach it. A size uses the fastest link and number
+    of nodes, not fewer than those of any type that have this many GPUs. Larger sizes may be slower.
 
     Args:
         name: the model.
@@ -318,7 +317,6 @@ def most_throughputs(
     sizes = list(range(first, last + 1))
     nodes = (np.searchsorted(np.cumsum(np.sort(cluster.node_gpus)[::-1]), sizes) + 1).tolist()
     table, limit = np.zeros((len(cluster.gpu_types), last + 1)), np.full(last + 1, np.inf)
-
     batches = setup.scenario.offered_batches(setup.performance)
 
     def by_size(gpu_type: str, batch: int | None = None) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.report import Report
 from benchmarks.suite import Suite
+from envs.evaluation.files import write_whole
 from envs.types import MurmurationError
 
 NODES, GPUS, DAYS = 200, 8, 30
@@ -29,8 +30,8 @@ def measure_what_if(report: Report, suite: Suite) -> None:
     count = JOBS[suite.million]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "jobs.txt").write_text("\n".join([HEAD, *draw_month(count)]), encoding="utf-8")
-        (folder / "slurm.conf").write_text(SETTINGS, encoding="utf-8")
+        write_whole(folder / "jobs.txt", "\n".join([HEAD, *draw_month(count)]))
+        write_whole(folder / "slurm.conf", SETTINGS)
         script = Path(__file__).resolve().parents[1] / "what_if.py"
         words = [sys.executable, str(script), "jobs.txt", "--slurm-conf", "slurm.conf", *OPTIONS]
         begun = time.monotonic()

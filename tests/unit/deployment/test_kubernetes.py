@@ -3,6 +3,7 @@
 import queue
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,10 @@ class FakeApi:
 
     def __init__(self, *nodes):
         self.objects = {"/api/v1/nodes": {each["metadata"]["name"]: each for each in nodes}, "/api/v1/pods": {}}
-        self.leases, self.watches, self.asked, self.version = {}, [], Counter(), 0
+        self.leases: dict[str, Any] = {}
+        self.watches: list[Any] = []
+        self.asked: Counter[str] = Counter()
+        self.version = 0
         self.refused: dict[str, int] = {}  # status by the end of a path
 
     def tell(self, what, found, path="/api/v1/pods"):
@@ -40,7 +44,7 @@ class FakeApi:
                 events.put({"type": what, "object": found})
 
     def stream(self, path, query):
-        events = queue.Queue()
+        events: queue.Queue[Any] = queue.Queue()
         self.watches.append((path, events))
         while (event := events.get()) is not None:
             yield Entry(event, f"watch {path}")
@@ -105,7 +109,7 @@ def states(adapter):
 
 
 def test_nodes_are_read_and_one_that_cannot_be_is_named_and_left_out():
-    api = FakeApi(node("b", unschedulable=True), node("a"), node("c", ready="Unknown"), node("d", "many"))
+    api: Any = FakeApi(node("b", unschedulable=True), node("a"), node("c", ready="Unknown"), node("d", "many"))
     adapter = KubernetesAdapter(api)
     assert [(each.name, each.num_gpus, each.up) for each in adapter.nodes()] == [
         ("a", 8, True),
@@ -118,7 +122,7 @@ def test_nodes_are_read_and_one_that_cannot_be_is_named_and_left_out():
 
 
 def test_a_gang_waits_until_all_its_pods_fit_and_then_all_are_bound(tmp_path):
-    api = FakeApi(node("a"), node("b"))
+    api: Any = FakeApi(node("a"), node("b"))
     adapter = KubernetesAdapter(api)
     api.pod("foreign", "7", "b")
     wait_for(lambda: adapter._pods.items())
@@ -136,7 +140,7 @@ def test_a_gang_waits_until_all_its_pods_fit_and_then_all_are_bound(tmp_path):
 
 
 def test_two_gangs_never_get_the_same_gpus_before_the_watch_has_told_of_the_first(tmp_path):
-    api = FakeApi(node("a"))
+    api: Any = FakeApi(node("a"))
     adapter = KubernetesAdapter(api)
     adapter.tasks()
     for pods in [events for path, events in api.watches if path.endswith("pods")]:
@@ -150,7 +154,7 @@ def test_two_gangs_never_get_the_same_gpus_before_the_watch_has_told_of_the_firs
 
 @pytest.mark.parametrize("status", [403, 500])
 def test_a_gang_of_which_one_pod_is_refused_leaves_none(tmp_path, status):
-    api = FakeApi(node("a"), node("b"))
+    api: Any = FakeApi(node("a"), node("b"))
     adapter = KubernetesAdapter(api)
     api.refused["-1/binding"] = status
     with pytest.raises(ActionRefusedError, match=rf"murmuration-1f-3-2-1/binding: {status}"):
@@ -159,7 +163,7 @@ def test_a_gang_of_which_one_pod_is_refused_leaves_none(tmp_path, status):
 
 
 def test_a_pod_of_somebody_else_or_of_another_scheduler_is_never_bound():
-    api = FakeApi(node("a"))
+    api: Any = FakeApi(node("a"))
     adapter = KubernetesAdapter(api)
     api.pod("theirs", "1", scheduler="default-scheduler")
     api.pod("no_note", "1", scheduler="murmuration")
@@ -170,7 +174,7 @@ def test_a_pod_of_somebody_else_or_of_another_scheduler_is_never_bound():
 
 
 def test_a_task_is_evicted_by_what_the_api_offers_and_killed_at_once(tmp_path):
-    api = FakeApi(node("a"), node("b"))
+    api: Any = FakeApi(node("a"), node("b"))
     adapter = KubernetesAdapter(api)
     name = adapter.start(NOTE, ["train"], tmp_path)
     wait_for(lambda: all(api.where().values()) and len(adapter._pods.items()) == 2 and states(adapter))
@@ -185,7 +189,8 @@ def test_a_task_is_evicted_by_what_the_api_offers_and_killed_at_once(tmp_path):
 
 
 def test_a_second_bridge_is_refused_by_the_lease():
-    adapter = KubernetesAdapter(FakeApi(node("a")))
+    api: Any = FakeApi(node("a"))
+    adapter = KubernetesAdapter(api)
     adapter.claim("me.1")
     adapter.claim("me.1")  # the same bridge, continued
     with pytest.raises(ClusterTakenError, match=r"the bridge me\.1 has claimed the cluster by the Lease"):
@@ -196,7 +201,7 @@ def test_a_second_bridge_is_refused_by_the_lease():
 
 
 def test_a_watch_lists_again_after_410_and_goes_on_where_it_was_after_a_plain_end():
-    api = FakeApi(node("a"))
+    api: Any = FakeApi(node("a"))
     watch = ResourceWatch(api, "/api/v1/nodes")
     wait_for(lambda: api.watches)
     api.watches[-1][1].put(None)  # the server ends the watch after its time
@@ -212,7 +217,7 @@ def test_a_watch_lists_again_after_410_and_goes_on_where_it_was_after_a_plain_en
 
 
 def test_an_api_that_is_away_refuses_a_look_and_comes_back():
-    api = FakeApi(node("a"))
+    api: Any = FakeApi(node("a"))
     answer, away = api.request, [True]
 
     def request(*words, **more):
@@ -233,7 +238,7 @@ def test_an_api_that_is_away_refuses_a_look_and_comes_back():
     ("command", "phase"), [(["true"], "Succeeded"), (["false"], "Failed"), (["no/such"], "Failed")]
 )
 def test_the_agent_runs_a_pod_to_its_end(command, phase):
-    api = FakeApi(node("a"))
+    api: Any = FakeApi(node("a"))
     agent = NodeAgent(api)
     api.pod("job", "1", "a", command=command)
 
@@ -245,13 +250,17 @@ def test_the_agent_runs_a_pod_to_its_end(command, phase):
 
 
 def test_the_agent_honours_the_grace_time(tmp_path):
-    api = FakeApi(node("a"))
+    api: Any = FakeApi(node("a"))
     agent, seen = NodeAgent(api), Path(tmp_path / "stopped")
     script = f"trap 'touch {seen}; exit 0' TERM; touch {tmp_path}/up; while :; do sleep 0.05; done"
     api.pod("job", "1", "a", command=["sh", "-c", script])
 
     def until(done):
-        wait_for(lambda: (agent.look(), done())[1])
+        def looked_and_done():
+            agent.look()
+            return done()
+
+        wait_for(looked_and_done)
 
     until((tmp_path / "up").exists)
     api.request("POST", "/api/v1/namespaces/default/pods/job/eviction", {"apiVersion": "policy/v1beta1"})

@@ -24,8 +24,10 @@ def random_workload(rng, count=25, most_gpus=4):
     times = np.sort(rng.uniform(0, 60, count)).round(2).tolist()
     sizes, works = rng.integers(1, most_gpus + 1, count).tolist(), rng.exponential(40, count) + 1
     return Workload.of(
-        JobSpec(i, time, int(rng.integers(1, size + 1)), float(work), "any", min_gpus=1, max_gpus=size)
-        for i, (time, size, work) in enumerate(zip(times, sizes, works, strict=True))
+        [
+            JobSpec(i, time, int(rng.integers(1, size + 1)), float(work), "any", min_gpus=1, max_gpus=size)
+            for i, (time, size, work) in enumerate(zip(times, sizes, works, strict=True))
+        ]
     )
 
 
@@ -65,7 +67,7 @@ def test_one_gpu_bound_is_within_a_tenth_of_the_optimum(seed):
     rng = np.random.default_rng(seed)
     jobs = sorted(zip(rng.integers(0, 60, 12).tolist(), rng.integers(2, 30, 12).tolist(), strict=True))
     workload = Workload.of(
-        JobSpec(i, float(time), 1, float(work), "any", min_gpus=1, max_gpus=1) for i, (time, work) in enumerate(jobs)
+        [JobSpec(i, float(time), 1, float(work), "any", min_gpus=1, max_gpus=1) for i, (time, work) in enumerate(jobs)]
     )
     setup = Setup(ONE_GPU, IdealModel())
     throughput = workload.jobs["work"][0] / Relaxation.of(workload, setup).alone[0]

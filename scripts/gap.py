@@ -25,8 +25,7 @@ WORLDS = (  # each is without what is named, and without what those before it le
 
 def print_gap(name: str, scheduler: str, episodes: int, steps: int) -> None:
     """Print, for a task, mean JCTs in s, and what each part adds, as a share of the scheduler's mean JCT."""
-    task, means = make_task(name), []
-    options: list[str] = []
+    task, means, options = make_task(name), [], list[str]()
     for _, changes in WORLDS:
         options += changes
         runs = compare([scheduler], make_task(name, *options), episodes=episodes, split="test", quiet=True)

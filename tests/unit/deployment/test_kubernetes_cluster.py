@@ -1,4 +1,6 @@
-"""Murmuration on a real API server: bindings, its crashes, two bridges; skipped where Kubernetes is not built."""
+"""Murmuration on a real API server: bindings, its crashes, two bridges; skipped without Kubernetes or its client."""
+
+from importlib.util import find_spec
 
 import pytest
 
@@ -11,7 +13,8 @@ from envs.types import MurmurationError
 from tests.unit.deployment.conftest import daemons_of
 from tests.unit.deployment.test_jobs import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_built()), reason=why_not_built())]
+WHY_NOT = why_not_built() or ("" if find_spec("kubernetes") else "no client: pip install 'murmuration[kubernetes]'")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 OWNER = "murmuration.1f"
 
 

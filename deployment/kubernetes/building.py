@@ -1,7 +1,7 @@
 """The programs of a Kubernetes control plane, built once from Debian's source package with Debian's Go.
 
 Debian has no package of them, and the releases of Kubernetes are not on every network; its source package is wherever
-Debian's packages are. The build takes about 6 minutes of CPU, 1.4 GB of memory and 2 GB of disk.
+Debian's packages are. The build takes about 10 minutes of CPU time, 1.4 GB of memory and 2 GB of disk.
 """
 
 import os
@@ -51,7 +51,7 @@ def why_not_built() -> str:
     if why := why_no_build():
         return why
     built = all(program(name).exists() for name in PROGRAMS)
-    return "" if built else "no Kubernetes: not built; make kube-up builds it in about 6 minutes of CPU"
+    return "" if built else "no Kubernetes: not built; make kube-up builds it in about 10 minutes of CPU time"
 
 
 def build_programs() -> None:

@@ -20,7 +20,7 @@ class Admitted:
 
     @property
     def shape(self) -> tuple[str, float, float]:
-        """What decides whether it is admitted: its queue, GPUs and priority."""
+        """Its queue, GPUs and priority, which decide whether it is admitted."""
         return self.queue, self.gpus, self.priority
 
     def rank(self) -> tuple[float, Seconds, JobId]:

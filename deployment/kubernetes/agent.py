@@ -1,4 +1,4 @@
-"""What a kubelet would do on a test cluster whose nodes are objects alone: run the commands of pods that are bound.
+"""Run the commands of bound pods on a test cluster whose nodes are only objects, as a kubelet would.
 
 Each command is a process of this machine. It gets SIGTERM when its pod is to end, and SIGKILL after the grace time.
 Its progress is what it reports itself, as a job on a node would.

@@ -1,4 +1,4 @@
-"""What pods ask for and hold, as the API of Kubernetes describes it."""
+"""GPUs that pods request and hold, read from objects of the Kubernetes API."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What happened in a run, as data frames: a row for each job, and a row for each event."""
+"""Runs as data frames: a row for each job, and a row for each event."""
 
 from collections.abc import Callable, Sequence
 

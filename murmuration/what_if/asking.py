@@ -78,6 +78,14 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
         MurmurationError: the trace cannot be read or does not fit the cluster.
     """
     typed = make_parser().parse_intermixed_args(words)
+    answer = find_answer(typed)
+    show_answer(answer)
+    write_answer(answer, typed.out or Path("runs/what_if") / f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
+    return answer
+
+
+def find_answer(typed: argparse.Namespace) -> WhatIfAnswer:
+    """Play what the parser has read, and return the answer; for errors see `ask`."""
     if typed.processes < 1:
         raise ChoiceError(f"--processes {typed.processes}: must be at least 1")
     question = Question(
@@ -96,7 +104,6 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
     )
     changes = [f"{name}={value}" for name in CHANGES for value in getattr(typed, name.replace("-", "_"))]
     changes += [f"slurm-conf={value}" for value in typed.new_conf]
-    folder = typed.out or Path("runs/what_if") / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
     with wide_console().status("reading the trace"):
         replay = read_replay(question)
     makes = Alternatives(question, replay)
@@ -109,7 +116,7 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
     first = found[incumbent.label]
     if not isinstance(first, Fates):
         raise ChoiceError(f"{incumbent.label}: cannot play the trace: {first}")
-    answer = WhatIfAnswer(
+    return WhatIfAnswer(
         replay,
         first,
         {label: each for label, each in found.items() if isinstance(each, Fates) and label != incumbent.label},
@@ -118,9 +125,6 @@ def ask(words: Sequence[str] | None = None) -> WhatIfAnswer:
         [*list_settings_in_force({incumbent.label: incumbent.scheduler}), *say_mismatches(incumbent)],
         find_unlimited(incumbent, plays),
     )
-    show_answer(answer)
-    write_answer(answer, folder)
-    return answer
 
 
 def play_with_bar(plays: Sequence[Play], processes: int) -> dict[str, Fates | str]:

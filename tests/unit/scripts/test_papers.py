@@ -25,6 +25,7 @@ SMALLEST = {
     "sia.sia_workloads": ("families=[philly]", "schedulers=['Gavel, steps/s']", "most_workloads=1"),
     "synergy.mechanisms": ("splits=['20/70/10']", "policies=[fifo]", "num_jobs=30", "num_workloads=1"),
     "maifs.improvements": ("tasks=[shared-16]", "checkpoints={options:checkpoints/anywhere,together:FOLDER/together}"),
+    "own.what_if": ("only=[openb, test cluster]", "iterations=1", "seeds=1"),
     "own.worlds": ("only=[world-20]", "published=[srtf]", "others=[]"),
 }
 

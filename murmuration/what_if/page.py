@@ -8,13 +8,17 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
+from envs.pictures.gantt import TimeAxis
 from envs.types.units import HOUR
 from murmuration.reports.table import number
-from murmuration.reports.webpage.document import static, to_script
+from murmuration.reports.webpage.charts import axis, chart
+from murmuration.reports.webpage.document import packed, slot, static
+from murmuration.reports.webpage.schedules import rounded, time_axis, zero_text
 from murmuration.what_if.answer import WhatIfAnswer
 from murmuration.what_if.hours import by_hour_of_day
 from murmuration.what_if.terminal import advice, change_table, introduce, trust_lines, trust_table
 
+COLOURS = ("#777", "#0b78d0", "#d1495b", "#2e9d4a", "#b8860b", "#8a5cc0", "#00939f", "#c2681b", "#8d6e63", "#c2185b")
 LEAST_CHANGE = 0.05  # of a mean wait, that is coloured
 MOST_ROWS = 200
 
@@ -35,8 +39,8 @@ def answer_page(answer: WhatIfAnswer) -> str:
             *_groups(answer),
             *_over_time(answer),
             *_notes(answer),
-            f'</main>\n<script type="application/json" id="answer-data">{to_script(_data(answer))}</script>\n',
-            f"<script>\n{static('sorting.js')}{_static('lines.js')}</script>\n</body>\n</html>\n",
+            f"</main>\n{packed(_data(answer))}<script>\n{static('sorting.js')}{static('chart.js')}{_static('grouping.js')}",
+            "unpackData().then(drawAll);\n</script>\n</body>\n</html>\n",
         ]
     )
 
@@ -105,8 +109,7 @@ def _group_table(frame: pd.DataFrame, answer: WhatIfAnswer) -> str:
 
 def _over_time(answer: WhatIfAnswer) -> list[str]:
     chips = "".join(
-        f'<button data-label="{escape(label)}" aria-pressed="true"><i></i>{escape(label)}</button>'
-        for label in answer.series()
+        f'<button data-line="{escape(label)}" aria-pressed="true">{escape(label)}</button>' for label in answer.series()
     )
     step = f"{answer.grid.step / HOUR:g} h" if answer.grid.step >= HOUR else f"{answer.grid.step:.0f} s"
     found = [
@@ -118,7 +121,7 @@ def _over_time(answer: WhatIfAnswer) -> list[str]:
         ("use", f"GPUs in use, of {answer.replay.cluster.num_gpus:,}"),
         ("queue", "GPUs that waiting jobs ask for"),
     ):
-        found.append(f'<h3>{title}</h3>\n<canvas data-lines="{name}"></canvas><p class="at"></p>\n')
+        found.append(f"<h3>{title}</h3>\n{slot(name)}\n")
     if answer.grid.step <= HOUR and answer.grid.count >= 48:
         found.append("<h2>By hour of the day</h2>\n<p>GPUs that waiting jobs ask for, mean.</p>\n")
         found.append(_hours(answer))
@@ -141,15 +144,24 @@ def _notes(answer: WhatIfAnswer) -> list[str]:
 
 
 def _data(answer: WhatIfAnswer) -> dict[str, Any]:
-    series = answer.series()
-    return {
-        "labels": list(series),
-        "times": [answer.when(each) for each in answer.grid.times.tolist()],
-        "series": {
-            label: {name: np.round(values, 1).tolist() for name, values in each.items()}
+    series, times = answer.series(), answer.grid.times
+    span = TimeAxis.over(float(times[0]), float(times[-1]) + answer.grid.step)
+    styles = {label: {"colour": COLOURS[i % len(COLOURS)], "dash": "solid"} for i, label in enumerate(series)}
+    charts = {}
+    for name in ("use", "queue"):
+        traces = [
+            {
+                "of": label,
+                "x": rounded(span, times),
+                "y": np.round(each[name], 1).tolist(),
+                "mode": "lines",
+                "width": 1.5,
+            }
+            | styles[label]
             for label, each in series.items()
-        },
-    }
+        ]
+        charts[name] = chart(traces, time_axis(span, zero_text(answer.zero)), axis("", tozero=True), 260)
+    return {"charts": charts, "styles": styles}
 
 
 def _list(lines: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The HTML report of a comparison: one page that needs no network, with interactive charts (plotly.js)."""
+"""The HTML report of a comparison: one page that needs no network, with interactive charts (`static/chart.js`)."""
 
 from murmuration.reports.webpage.document import PageExtras, html_page
 

@@ -1,13 +1,15 @@
-"""Charts of a comparison as figures of plotly.js: mean JCT and decisions, distributions, jobs by size and by model.
+"""Charts of a comparison as `static/chart.js` draws them: mean JCT and decisions, distributions, jobs by size.
 
-A chart is a mapping with the keys `data` and `layout`, as https://plotly.com/javascript/reference defines them. Every
-trace names its scheduler under `meta`, so that the page can show and hide schedulers in all charts at once.
+A chart has `data`, a list of traces, and `layout`, with the axes `x` and `y`, see `axis`, and `height` in pixels. A
+trace has points `x` and `y`; `mode`, which is lines, marks or both; `colour`, `dash`, `width` and `symbol`; `step`, if
+a line has steps; `bar`, the ends of the interval of its point; `label`, beside its point; `texts` of its points;
+`hover`, what is said of a point, with {x}, {y} and {text} in it; and `of`, its scheduler, so that the page can show and
+hide schedulers in all charts at once. Traces of boxes are made by `schedule_chart`.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -30,14 +32,6 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 NUM_QUANTILES = 160  # points of a distribution
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # GPUs requested: the lower ends of the classes
 FIGURES = {"JCT": "mean_jct", "wait": "mean_wait", "time to start": "mean_time_to_start"}  # by the words of titles
-AXIS = {
-    "gridcolor": "#e6e6e6",
-    "zeroline": False,
-    "automargin": True,
-    "linecolor": "#999",
-    "ticks": "outside",
-    "autotickangles": [0, -90],  # of labels that would overlap; at 30 degrees the last one reaches over the edge
-}
 
 
 class ComparisonCharts:
@@ -75,29 +69,14 @@ class ComparisonCharts:
         place = [*self.shown, *others].index(scheduler)
         turn = place // len(COLOURS)
         return {
-            "colour": COLOURS[place % len(COLOURS)],
+            "colour": COLOURS[place % len(COLOURS)].replace("#000000", "var(--ink)"),  # black, and white on a dark page
             "dash": DASHES[turn % len(DASHES)],
             "symbol": SYMBOLS[turn % len(SYMBOLS)],
         }
 
     def trace(self, scheduler: str, **fields: Any) -> dict[str, Any]:
         """Return a trace in the scheduler's style."""
-        style = self.style(scheduler)
-        return {
-            "type": "scatter",
-            "name": scheduler,
-            "meta": scheduler,
-            "showlegend": False,
-            "visible": scheduler in self.shown,
-            "line": {"color": style["colour"], "dash": style["dash"], "width": 2},
-            "marker": {"color": style["colour"], "symbol": style["symbol"], "size": 9},
-            **fields,
-        }
-
-    def thin_line(self, scheduler: str) -> dict[str, Any]:
-        """Return a line in a scheduler's style, thinner than that of `trace`."""
-        style = self.style(scheduler)
-        return {"color": style["colour"], "dash": style["dash"], "width": 1.5}
+        return {"of": scheduler, "visible": scheduler in self.shown, **self.style(scheduler), **fields}
 
     def jct_and_cpu_time(self) -> Chart:
         """The figure to minimise, with its interval, against the CPU time of a decision."""
@@ -105,24 +84,19 @@ class ComparisonCharts:
         estimates = {name: self.comparison.estimate(metric, name) for name in self.comparison.schedulers}
         unit, word = unit_for(max((each.value for each in estimates.values()), default=0.0))
         cost = {name: max(self.comparison.decision_ms(name), LEAST_MS) for name in estimates}
-        middle = math.sqrt(min(cost.values()) * max(cost.values()))
         traces = [
             self.trace(
                 name,
                 x=[cost[name]],
                 y=[estimate.value / unit],
-                error_y=error_bar(estimate, unit),
-                mode="markers+text",
-                text=[escape(name)],
-                textposition="top right" if cost[name] <= middle else "top left",
-                cliponaxis=False,
-                hovertemplate=f"{escape(name)}<br>{figure} %{{y:.3g}} {word}<br>%{{x:.3g}} ms per decision"
-                "<extra></extra>",
+                bar=interval_of(estimate, unit),
+                mode="marks",
+                label=name,
+                hover=f"{name}\n{figure} {{y}} {word}\n{{x}} ms per decision",
             )
             for name, estimate in estimates.items()
         ]
-        horizontal = log_axis("CPU time per decision (ms)", [trace["x"] for trace in traces])
-        return chart(traces, horizontal, log_axis(f"{figure} ({word})", [trace["y"] for trace in traces]))
+        return chart(traces, axis("CPU time per decision (ms)", log=True), axis(f"{figure} ({word})", log=True))
 
     def jct_distribution(self) -> Chart:
         """Share of jobs with at most a JCT, over the jobs that all schedulers finished."""
@@ -135,13 +109,12 @@ class ComparisonCharts:
                 x=short(np.maximum(np.quantile(values, shares), 1e-3) / unit),
                 y=short(shares),
                 mode="lines",
-                hovertemplate=f"{escape(name)}: %{{y:.0%}} of jobs within %{{x:.3g}} {word}<extra></extra>",
+                hover=f"{name}: {{y}} of jobs within {{x}} {word}",
             )
             for name, values in jct.items()
             if len(values)
         ]
-        horizontal = log_axis(f"job completion time ({word})", [trace["x"] for trace in traces])
-        return chart(traces, horizontal, axis("share of jobs", tickformat=".0%"))
+        return chart(traces, axis(f"job completion time ({word})", log=True), axis("share of jobs", percent=True))
 
     def by_size(self, figure: str) -> Chart:
         """A mean of `FIGURES` of jobs by the GPUs that they request."""
@@ -154,14 +127,13 @@ class ComparisonCharts:
                 name,
                 x=[labels[row] for row in present],
                 y=short(means[present] / unit),
-                mode="lines+markers",
-                cliponaxis=False,
-                hovertemplate=f"{escape(name)}<br>%{{x}} GPUs: mean {figure} %{{y:.3g}} {word}<extra></extra>",
+                mode="both",
+                hover=f"{name}\n{{x}} GPUs: mean {figure} {{y}} {word}",
             )
             for name, means in known.items()
         ]
-        names = axis("GPUs requested (lower end of class)", type="category")
-        return chart(traces, names, log_or_linear(f"mean {figure} ({word})", figure))
+        names = axis("GPUs requested (lower end of class)", names=[labels[row] for row in present])
+        return chart(traces, names, time_from_zero(f"mean {figure} ({word})", figure))
 
     def by_model(self, figure: str) -> Chart:
         """A mean of `FIGURES` of jobs by model."""
@@ -188,16 +160,14 @@ class ComparisonCharts:
             self.trace(
                 name,
                 x=short(means[order] / unit),
-                y=[escape(models[row]) for row in order],
-                mode="markers",
-                cliponaxis=False,
-                hovertemplate=f"{escape(name)}<br>%{{y}}: mean {figure} %{{x:.3g}} {word}<extra></extra>",
+                y=[models[row] for row in order],
+                mode="marks",
+                hover=f"{name}\n{{y}}: mean {figure} {{x}} {word}",
             )
             for name, means in known.items()
         ]
-        made = chart(traces, log_or_linear(f"mean {figure} ({word})", figure), axis("", type="category"))
-        made["layout"]["height"] = 130 + 20 * len(order)
-        return made
+        names = axis("", names=[models[row] for row in order])
+        return chart(traces, time_from_zero(f"mean {figure} ({word})", figure), names, 130 + 20 * len(order))
 
     def by_workload(self) -> Chart:
         """The figure to minimise of every scheduler against the best baseline's, a mark for each workload."""
@@ -214,26 +184,23 @@ class ComparisonCharts:
         for name in (each for each in self.comparison.schedulers if each != self.rival):
             own = values[name]
             both = min(len(own), len(base))
-            names = [escape(episode.workload.name) for episode in self.comparison.episodes[name][:both]]
-            mine, others = f"{escape(name)} %{{y:.3g}} {word}", f"{escape(self.rival)} %{{x:.3g}} {word}"
+            names = [episode.workload.name for episode in self.comparison.episodes[name][:both]]
             traces.append(
                 self.trace(
                     name,
                     x=short(base[:both] / unit),
                     y=short(own[:both] / unit),
-                    text=names,
-                    mode="markers",
-                    hovertemplate=f"%{{text}}<br>{mine}<br>{others}<extra></extra>",
+                    texts=names,
+                    mode="marks",
+                    hover=f"{{text}}\n{name} {{y}} {word}\n{self.rival} {{x}} {word}",
                 )
             )
         known = base[base > 0] / unit
         if len(known):
             ends = short([known.min() * 0.9, known.max() * 1.1])
-            line = {"color": "#777", "dash": "dot", "width": 1}
-            traces.append({"type": "scatter", "x": ends, "y": ends, "mode": "lines", "line": line} | UNNAMED)
-        horizontal = log_axis(f"{figure} of {self.rival} ({word})", [each for trace in traces for each in trace["x"]])
-        seen = [each for trace in traces for each in trace["y"]]
-        return chart(traces, horizontal, log_axis(f"{figure} ({word})", seen))
+            traces.append({"x": ends, "y": ends, "mode": "lines", "colour": "#777", "dash": "dot", "width": 1})
+        horizontal = axis(f"{figure} of {self.rival} ({word})", log=True)
+        return chart(traces, horizontal, axis(f"{figure} ({word})", log=True))
 
     def performance_profiles(self, aggregates: Sequence[Aggregate]) -> Chart:
         """Share of scores (workloads x training seeds) that are at most as large as the horizontal position."""
@@ -244,14 +211,15 @@ class ComparisonCharts:
                 x=short(thresholds),
                 y=short(performance_profile(each.scores, thresholds)),
                 mode="lines",
-                line={**self.thin_line(name if name in self.comparison.runs else self.subject), "shape": "hv"},
-                hovertemplate=f"{escape(name)}: %{{y:.0%}} of scores are at most %{{x:.3g}}<extra></extra>",
+                width=1.5,
+                step=True,
+                hover=f"{name}: {{y}} of scores are at most {{x}}",
             )
             for name, each in ((each.name, each) for each in aggregates)
         ]
         figure = self.comparison.metric_name
-        horizontal = log_axis(f"{figure} / {figure} of {self.comparison.reference}")
-        return chart(traces, horizontal, axis("share of scores", tickformat=".0%"))
+        horizontal = axis(f"{figure} / {figure} of {self.comparison.reference}", log=True)
+        return chart(traces, horizontal, axis("share of scores", percent=True))
 
     def values(self, scheduler: str, metric: Callable[[npt.NDArray[np.void]], FloatArray]) -> FloatArray:
         """Return float64[n]: a metric of all compared jobs under one scheduler."""
@@ -282,20 +250,16 @@ class ComparisonCharts:
         return found
 
 
-UNNAMED = {"showlegend": False, "hoverinfo": "skip"}
-
-
 def unit_of(known: Mapping[str, FloatArray]) -> tuple[float, str]:
     """Choose the unit for means of times."""
     values = np.concatenate([np.zeros(1), *known.values()])
     return unit_for(float(np.nanmedian(values[values > 0])) if (values > 0).any() else 0.0)
 
 
-def error_bar(estimate: Estimate, unit: float) -> dict[str, Any]:
-    """Return the bar of an interval; hidden without one."""
-    above, below = (estimate.high - estimate.value) / unit, (estimate.value - estimate.low) / unit
-    known = not (math.isnan(above) or math.isnan(below))
-    return {"type": "data", "symmetric": False, "array": [above], "arrayminus": [below], "visible": known, "width": 4}
+def interval_of(estimate: Estimate, unit: float) -> list[float] | None:
+    """Return the ends of an interval; None without one."""
+    ends = [estimate.low / unit, estimate.high / unit]
+    return None if any(map(math.isnan, ends)) else ends
 
 
 def short(values: npt.ArrayLike) -> list[float | None]:
@@ -304,41 +268,22 @@ def short(values: npt.ArrayLike) -> list[float | None]:
 
 
 def axis(title: str, **fields: Any) -> dict[str, Any]:
-    """Return an axis with a title, which ends with the unit in brackets."""
-    return {**AXIS, "title": {"text": title, "standoff": 8}, **fields}
-
-
-def log_axis(title: str, values: npt.ArrayLike = ()) -> dict[str, Any]:
-    """Return a logarithmic axis.
+    """Return an axis.
 
     Args:
-        title: see `axis`.
-        values: what it shows. Over more than two decades their beginnings have labels, over less than half a decade
-            a few numbers, and else, or without values, 1, 2 and 5 of each decade.
+        title: ends with the unit in brackets.
+        fields: `log`, if it is logarithmic; `tozero`, if it begins at 0; `percent`, if its values are shares; `names`
+            in their order; `range`, its ends; `ticks`, pairs of value and text; and of an axis of time, `time` and its
+            `unit` in seconds, and `zero`, the date of 0 in ISO 8601, if the trace has dates.
     """
-    shown = np.asarray(values, np.float64)
-    shown = shown[shown > 0]  # without unknown ones
-    decades = float(np.log10(shown.max() / shown.min())) if shown.size else 1.0
-    labels = {"dtick": 1} if decades > 2 else {"dtick": "D2"} if decades > 0.5 else {"nticks": 5}
-    return axis(title, type="log", exponentformat="none", tickformat=",.3~g", **labels)
+    return {"title": title, **fields}
 
 
-def log_or_linear(title: str, figure: str) -> dict[str, Any]:
-    """Return a logarithmic axis; a linear one for times without GPUs, which may be 0."""
-    return log_axis(title) if figure == "JCT" else axis(title, rangemode="tozero")
+def time_from_zero(title: str, figure: str) -> dict[str, Any]:
+    """Return a logarithmic axis; one from 0 on for times without GPUs, which may be 0."""
+    return axis(title, log=True) if figure == "JCT" else axis(title, tozero=True)
 
 
-def chart(traces: Sequence[Mapping[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any]) -> Chart:
-    """Return a chart with the page's layout."""
-    layout = {
-        "xaxis": dict(x),
-        "yaxis": dict(y),
-        "height": 380,
-        "margin": {"l": 60, "r": 24, "t": 16, "b": 54},
-        "paper_bgcolor": "#fff",
-        "plot_bgcolor": "#fff",
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222"},
-        "hovermode": "closest",
-        "dragmode": False,
-    }
-    return {"data": [dict(trace) for trace in traces], "layout": layout}
+def chart(traces: Sequence[Mapping[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any], height: int = 380) -> Chart:
+    """Return a chart."""
+    return {"data": [dict(trace) for trace in traces], "layout": {"x": dict(x), "y": dict(y), "height": height}}

@@ -6,13 +6,10 @@ import platform
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import Any
-
-from plotly.offline import get_plotlyjs
 
 from envs.evaluation.aggregate import Aggregate
 from envs.evaluation.comparison import Comparison
@@ -23,12 +20,12 @@ from murmuration.reports.page import lines_of_missing
 from murmuration.reports.table import duration
 from murmuration.reports.webpage.charts import FIGURES, Chart, ComparisonCharts
 from murmuration.reports.webpage.explorer import explorer, explorer_data
-from murmuration.reports.webpage.schedules import common_axis, schedule_chart
+from murmuration.reports.webpage.schedules import choose_runs, common_axis, schedule_chart
 from murmuration.reports.webpage.stays import StayThroughputs
 from murmuration.reports.webpage.tables import aggregate_table, headline, results_table, what_was_played
 from murmuration.reports.webpage.usage_chart import usage_charts
 
-LIBRARIES = ("murmuration", "numpy", "scipy", "numba", "pandas", "torch", "ray", "plotly")
+LIBRARIES = ("murmuration", "numpy", "scipy", "numba", "pandas", "torch", "ray")
 
 
 @dataclass(frozen=True)
@@ -60,18 +57,19 @@ def html_page(comparison: Comparison, extras: PageExtras | None = None, aggregat
     charts = ComparisonCharts(comparison, extras.policies)
     drawn: dict[str, Chart] = {}
     runs = first_runs(comparison)
-    span = common_axis(runs) if runs else None
+    explored = choose_runs(runs, [charts.subject, charts.rival, *comparison.order])
+    span = common_axis(explored) if runs else None
     sections = [
         *comparison_sections(comparison, charts, drawn),
         *aggregate_sections(comparison, charts, aggregates, drawn),
-        *(schedule_sections(charts, runs, span, extras, drawn) if span else ()),
+        *(schedule_sections(charts, runs, explored, span, extras, drawn) if span else ()),
         *settings_sections(comparison, extras),
     ]
     for made in drawn.values():  # what is drawn last lies on top
-        made["data"].sort(key=lambda trace: trace.get("meta") == charts.subject)
+        made["data"].sort(key=lambda trace: trace.get("of") == charts.subject)
     data = {"charts": drawn, "styles": {name: charts.style(name) for name in comparison.schedulers}}
     if span:
-        data["explorer"] = explorer_data(runs, span)
+        data["explorer"] = explorer_data(explored, span)
     return "".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -80,18 +78,18 @@ def html_page(comparison: Comparison, extras: PageExtras | None = None, aggregat
             "</head>\n<body>\n<main>\n",
             f"<h1>{escape(title_of(comparison))}</h1>\n{headline(comparison, charts)}\n",
             "\n".join(sections),
-            f'</main>\n<script type="application/json" id="report-data">{to_script(data)}</script>\n',
-            f'<script type="text/plain" id="packed-library">{packed_library()}</script>\n',
-            f"<script>\n{static('sorting.js')}{static('unpack.js')}unpackLibrary().then(() => {{\n",
-            f"{static('page.js')}{static('explorer.js')}}});\n</script>\n</body>\n</html>\n",
+            f"</main>\n{packed(data)}<script>\n{static('sorting.js')}{static('chart.js')}",
+            f"unpackData().then((report) => {{\ndrawAll(report);\n{static('explorer.js')}}});\n",
+            "</script>\n</body>\n</html>\n",
         ]
     )
 
 
-@cache
-def packed_library() -> str:
-    """Return plotly.js as gzip in base64: 40 % of its size."""
-    return b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+def packed(data: Mapping[str, Any]) -> str:
+    """Return the element with what the page draws: JSON as gzip in base64, a seventh of its size."""
+    text = json.dumps(plain(data), separators=(",", ":"), allow_nan=False)
+    content = b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'<script type="text/plain" id="packed-data">{content}</script>\n'
 
 
 def comparison_sections(comparison: Comparison, charts: ComparisonCharts, drawn: dict[str, Chart]) -> list[str]:
@@ -141,14 +139,19 @@ def first_runs(comparison: Comparison) -> dict[str, RunResult]:
 
 
 def schedule_sections(
-    charts: ComparisonCharts, runs: Mapping[str, RunResult], span: TimeAxis, extras: PageExtras, drawn: dict[str, Chart]
+    charts: ComparisonCharts,
+    runs: Mapping[str, RunResult],
+    explored: Mapping[str, RunResult],
+    span: TimeAxis,
+    extras: PageExtras,
+    drawn: dict[str, Chart],
 ) -> list[str]:
     """Return the sections about the first workload: resources over time, and the explorer of schedules."""
     throughputs = StayThroughputs(extras.setup) if extras.setup else None
     usage = usage_charts(charts, runs, throughputs)
     drawn |= {f"usage_{name}": made for name, made in usage.items()}
-    drawn |= {f"gantt_{name}": schedule_chart(run, span, throughputs) for name, run in runs.items()}
-    workload, names = next(iter(runs.values())).workload.name, list(runs)
+    drawn |= {f"gantt_{name}": schedule_chart(run, span, throughputs) for name, run in explored.items()}
+    workload, names = next(iter(runs.values())).workload.name, list(explored)
     left = charts.subject if charts.subject in names else names[0]
     right = next((name for name in (charts.rival, *names) if name in names and name != left), left)
     said = (
@@ -157,9 +160,12 @@ def schedule_sections(
     )
     how = (
         f"Of {workload}. Step through the rounds to see what each scheduler did; click a box for the history of its "
-        "job. Free GPUs and other jobs are those of the event log; why a scheduler preferred them it does not say."
+        "job, drag to zoom, double-click for the whole span. Free GPUs and other jobs are those of the event log; "
+        "why a scheduler preferred them it does not say."
     )
-    last = max(run.end_time for run in runs.values())
+    if absent := [name for name in runs if name not in explored]:
+        how += f" Left out, since the page would become too large: {', '.join(absent)}."
+    last = max(run.end_time for run in explored.values())
     if span.end < last:
         how += f" Shown is the time until {duration(span.end)} of {duration(last)}: more would make the page too large."
     return [
@@ -201,8 +207,8 @@ def title_of(comparison: Comparison) -> str:
 def chips(charts: ComparisonCharts) -> str:
     """Return the buttons that show and hide schedulers in all charts, the best first."""
     buttons = "".join(
-        f'<button type="button" data-scheduler="{escape(name)}" aria-pressed="{str(name in charts.shown).lower()}">'
-        f"<svg width='26' height='12' aria-hidden='true'></svg>{escape(name)}</button>"
+        f'<button type="button" data-line="{escape(name)}" aria-pressed="{str(name in charts.shown).lower()}">'
+        f"{escape(name)}</button>"
         for name in charts.comparison.order
     )
     return f'<nav class="chips" aria-label="Schedulers shown in the charts">{buttons}</nav>'
@@ -227,11 +233,6 @@ def pair(first: str, second: str) -> str:
 def bullets(lines: Sequence[str]) -> str:
     """Return a list of lines."""
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
-
-
-def to_script(data: Mapping[str, Any]) -> str:
-    """Return JSON that cannot end the script element around it."""
-    return json.dumps(plain(data), separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
 
 
 def static(name: str) -> str:

@@ -4,22 +4,17 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-import numpy as np
-
 from envs.metrics import find_waits
 from envs.performance import without_draw
 from envs.pictures.gantt import TimeAxis
 from envs.simulation import RunResult
-from envs.types import FloatArray
 from murmuration.reports.webpage.blocking import Blocking, gpus_in_words
-from murmuration.reports.webpage.schedules import size_legend, within
+from murmuration.reports.webpage.schedules import rounded, size_legend, within, zero_of
 from murmuration.reports.webpage.stays import find_stays
-
-DIGITS = 5  # of times in units of the axis: less than 0.04 s if they are hours
 
 
 def explorer_data(runs: Mapping[str, RunResult], span: TimeAxis) -> dict[str, Any]:
-    """Return what the page's script needs: the unit of time, a line on each job, jobs by ids, and histories.
+    """Return what the page's script needs: the unit and zero of time, a line on each job, jobs by ids, and histories.
 
     Args:
         runs: runs of one workload by scheduler.
@@ -36,7 +31,8 @@ def explorer_data(runs: Mapping[str, RunResult], span: TimeAxis) -> dict[str, An
             said += f" ({row['min_gpus']} to {row['max_gpus']} possible)"
         jobs[job] = f"{workload.ids[job]} in the trace; {said}" if workload.ids else said
     ids = {workload.ids[job]: job for job in seen} if workload.ids else {}
-    return {"unit": span.name, "jobs": jobs, "ids": ids, "histories": histories}
+    about = {"unit": span.unit, "name": span.name, "zero": zero_of(next(iter(runs.values())))}
+    return {**about, "jobs": jobs, "ids": ids, "histories": histories}
 
 
 def history_of(run: RunResult, span: TimeAxis) -> dict[str, Any]:
@@ -63,11 +59,6 @@ def history_of(run: RunResult, span: TimeAxis) -> dict[str, Any]:
             for wait, start, end in zip(waits, rounded(span, waits["start"]), rounded(span, waits["end"]), strict=True)
         ],
     }
-
-
-def rounded(span: TimeAxis, seconds: FloatArray) -> list[float]:
-    """Return times in units of the axis."""
-    return list(np.round(span.scaled(seconds), DIGITS).tolist())
 
 
 def explorer(names: Sequence[str], left: str, right: str) -> str:

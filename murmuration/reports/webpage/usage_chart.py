@@ -1,7 +1,6 @@
 """Charts of resources in use over time under every scheduler."""
 
 from collections.abc import Callable, Mapping
-from html import escape
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ from envs.pictures.gantt import TimeAxis
 from envs.simulation import RunResult
 from envs.types import FloatArray, Seconds
 from murmuration.reports.webpage.charts import Chart, ComparisonCharts, axis, chart, short
-from murmuration.reports.webpage.schedules import time_axis
+from murmuration.reports.webpage.schedules import time_axis, zero_of
 from murmuration.reports.webpage.stays import StayThroughputs, find_stays
 
 NUM_BINS = 240
@@ -33,6 +32,7 @@ def usage_charts(
     """Return a chart for each resource of `resources_in_use`, with a line for each run, over the measured span."""
     start = min(measured_span(run)[0] for run in runs.values())
     span = TimeAxis.over(start, max(*(run.end_time for run in runs.values()), start + 1e-9))
+    zero = zero_of(next(iter(runs.values())))
     traffic = throughputs.traffic if throughputs else None
     used = {name: resources_in_use(run, span.start, span.end, NUM_BINS, traffic) for name, run in runs.items()}
     width = (span.end - span.start) / NUM_BINS
@@ -49,15 +49,13 @@ def usage_charts(
                 x=times,
                 y=short(values),
                 mode="lines",
-                line={**charts.thin_line(name), "shape": "hv"},
-                hovertemplate=f"{escape(name)}: %{{y{':.0%' if share else ':.3g'}}} at %{{x:.4g}} {span.name}"
-                "<extra></extra>",
+                width=1.5,
+                step=True,
             )
             for name, values in lines.items()
         ]
-        vertical = axis(f"{title} (%)" if share else f"{title} (jobs)", rangemode="tozero")
-        found[resource] = chart(traces, time_axis(span), vertical | ({"tickformat": ".0%"} if share else {}))
-        found[resource]["layout"]["height"] = 240
+        vertical = axis(f"{title} (%)" if share else f"{title} (jobs)", tozero=True, percent=share)
+        found[resource] = chart(traces, time_axis(span, zero), vertical, 240)
     return found
 
 

@@ -20,22 +20,22 @@ setTimeout(() => {
   for (const place of document.querySelectorAll(".chart")) {
     const name = place.dataset.chart || place.id;
     const box = place.getBoundingClientRect();
-    const marks = place.querySelectorAll(".point, .lines path, path.js-line");
-    const drawing = place.querySelector("svg.main-svg");
+    const marks = place.querySelectorAll(".mark, .line, .boxes");
+    const drawing = place.querySelector("svg.drawing");
     if (!drawing) found.push(`${name}: not drawn`);
     else if (drawing.getBoundingClientRect().right > box.right + 1) found.push(`${name}: wider than its place`);
     if (!marks.length) found.push(`${name}: empty`);
-    for (const title of place.querySelectorAll(".xtitle, .ytitle, .xtick text, .ytick text")) {
+    for (const title of place.querySelectorAll(".drawing text")) {
       const text = title.getBoundingClientRect();
       const beside = text.left < box.left - 1 || text.right > box.right + 1;
       if (beside || text.top < box.top - 1 || text.bottom > box.bottom + 1)
         found.push(`${name}: clipped: ${title.textContent}`);
     }
-    const labels = [...place.querySelectorAll(".xtick text")].map((label) => label.getBoundingClientRect());
+    const labels = [...place.querySelectorAll(".tick-x")].map((label) => label.getBoundingClientRect());
     labels.sort((one, other) => one.left - other.left);
     if (labels.some((label, at) => at && label.left < labels[at - 1].right)) found.push(`${name}: labels overlap`);
   }
-  document.title = JSON.stringify({ charts: document.querySelectorAll("svg.main-svg").length, found });
+  document.title = JSON.stringify({ charts: document.querySelectorAll("svg.drawing").length, found });
 }, 1500);
 </script>
 """

@@ -22,20 +22,28 @@ EXPLORE = """
 setTimeout(() => {
   const text = (id) => document.getElementById(id).textContent;
   const lines = (id) => [...document.querySelectorAll(`#${id} li`)].map((line) => line.textContent);
-  const shape = (side) => document.getElementById(`gantt-${side}`).layout.shapes[0].x0;
+  const cursor = (side) => document.getElementById(`gantt-${side}`).cursor;
   const seen = {};
   const slider = document.getElementById("cursor-time");
   slider.value = "0";
   slider.dispatchEvent(new Event("input"));
   seen.first = [text("cursor-label"), lines("happened-left")];
   for (let i = 0; i < 4; i += 1) document.querySelector('[data-step="1"]').click();
-  seen.later = [text("cursor-label"), lines("happened-left"), lines("happened-right"), shape("left"), shape("right")];
+  seen.later = [text("cursor-label"), lines("happened-left"), lines("happened-right"), cursor("left"), cursor("right")];
   document.querySelector("#happened-left button.job").click();
   seen.job = document.getElementById("cursor-job").value;
   seen.history = lines("history-left");
   document.querySelectorAll("#history-left ol button")[2].click();
   seen.jumped = [text("cursor-label"), document.querySelector("#history-left .now").textContent];
-  document.getElementById("gantt-left").emit("plotly_click", { points: [{ pointNumber: 0 }] });
+  const place = document.getElementById("gantt-left");
+  const pointer = (name, { x0, x1, y0, y1 }) => {
+    const { left, top } = place.getBoundingClientRect();
+    place.dispatchEvent(new PointerEvent(name, { clientX: left + (x0 + x1) / 2, clientY: top + (y0 + y1) / 2 }));
+  };
+  const box = place.seen.boxes[0];
+  pointer("pointermove", box);
+  seen.said = document.querySelector(".tip").textContent.split("\\n")[0];
+  pointer("pointerup", box);
   seen.clicked = [document.getElementById("cursor-job").value, text("cursor-label")];
   const field = document.getElementById("cursor-job");
   seen.found = ["j.82", "3", "constructor"].map((typed) => {
@@ -43,6 +51,12 @@ setTimeout(() => {
     field.dispatchEvent(new Event("change"));
     return document.querySelector("#history-left .counts").textContent;
   });
+  const before = box.x1 - box.x0;
+  pointer("pointerdown", { ...box, x1: box.x0 });
+  pointer("pointerup", { ...box, x0: box.x1 });
+  seen.zoomed = (place.seen.boxes[0].x1 - place.seen.boxes[0].x0) / before;
+  place.dispatchEvent(new MouseEvent("dblclick"));
+  seen.whole = (place.seen.boxes[0].x1 - place.seen.boxes[0].x0) / before;
   document.title = JSON.stringify(seen);
 }, 1500);
 </script>
@@ -114,7 +128,7 @@ def test_stays_name_the_jobs_that_got_their_gpus():
 def test_the_explorer_knows_every_job_of_the_span():
     runs = {"told": contended(), "other": three_jobs()}
     data = explorer_data(runs, common_axis(runs))
-    assert data["unit"] == "seconds"
+    assert (data["unit"], data["name"], data["zero"]) == (1.0, "seconds", "")
     assert list(data["jobs"].values())[:2] == ["any, 4 GPUs requested", "any, 2 GPUs requested"]
     told = data["histories"]["told"]
     assert told["gpus"] == 8
@@ -146,6 +160,9 @@ def test_stepping_and_clicking_show_what_both_schedulers_did(tmp_path):
     assert "waited 3.00 s for 2 GPUs" in seen["history"][1]
     assert seen["jumped"][0] == "6.0 seconds"
     assert "started again 3.00 s after a preemption" in seen["jumped"][1]
+    assert seen["said"] == "job 0, any"
+    assert seen["zoomed"] == pytest.approx(1.3, rel=0.02), "13 seconds are shown before, then the 10 of the box"
+    assert seen["whole"] == pytest.approx(1.0)
     assert seen["clicked"] == ["0", "0.0 seconds"]
     assert seen["found"] == [
         "Job 1 under told: j.82 in the trace; any, 2 GPUs requested",

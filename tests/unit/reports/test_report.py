@@ -196,7 +196,7 @@ def test_legends_begin_with_the_best_scheduler(comparison):
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == list(comparison.order)
     assert list(comparison.order) != list(comparison.runs)
-    assert re.findall(r'data-scheduler="(.*?)"', chips(ComparisonCharts(comparison))) == list(comparison.order)
+    assert re.findall(r'data-line="(.*?)"', chips(ComparisonCharts(comparison))) == list(comparison.order)
 
 
 def test_a_picture_is_written_as_savefig_would_draw_it(comparison, tmp_path):

@@ -1,14 +1,15 @@
 
 // The schedule explorer: both charts share a cursor of time and a chosen job.
 if (report.explorer) {
-  const { unit, jobs, ids, histories } = report.explorer;
+  const { unit, name: unitName, zero, jobs, ids, histories } = report.explorer;
   const sides = ["left", "right"];
   const slider = document.getElementById("cursor-time");
   const jobField = document.getElementById("cursor-job");
   const chosen = (side) => document.querySelector(`select[data-panel="${side}"]`).value;
   const chartOf = (side) => document.getElementById(`gantt-${side}`);
   const linesOf = (name) => report.charts[`gantt_${name}`].data[0].texts;
-  const shown = (time) => `${time.toFixed(unit === "seconds" ? 1 : 2)} ${unit}`;
+  const shown = (time) =>
+    zero ? dated({ zero, unit }, time).slice(0, 19).replace("T", " ") : `${time.toFixed(unit === 1 ? 1 : 2)} ${unitName}`;
   let times = [];
   let job = null;
 
@@ -28,7 +29,7 @@ if (report.explorer) {
 
   // Instants at which one of the two schedules changes, within the charts.
   function collectTimes() {
-    const [first, last] = report.charts[`gantt_${chosen("left")}`].layout.xaxis.range;
+    const [first, last] = report.charts[`gantt_${chosen("left")}`].layout.x.range;
     const all = new Set();
     for (const side of sides) {
       const { stays, waits } = histories[chosen(side)];
@@ -108,44 +109,37 @@ if (report.explorer) {
     const time = times[place];
     if (time === undefined) return;
     document.getElementById("cursor-label").textContent = shown(time);
-    const line = { type: "line", xref: "x", yref: "paper", x0: time, x1: time, y0: 0, y1: 1 };
     for (const side of sides) {
-      Plotly.relayout(chartOf(side), { shapes: [{ ...line, line: { color: "#c00", width: 1.5 } }] });
+      moveCursor(chartOf(side), time);
       drawHappened(side, time);
       drawHistory(side, time);
     }
   }
 
-  function mark(side) {
-    const { stays } = histories[chosen(side)];
-    const own = report.charts[`gantt_${chosen(side)}`].data[0].stay.map((index) => stays[index][0] === job);
-    const line = { color: own.map((each) => (each ? "#c00" : "#fff")), width: own.map((each) => (each ? 2.5 : 0.5)) };
-    Plotly.restyle(chartOf(side), { "marker.line.color": [line.color], "marker.line.width": [line.width] }, [0]);
-  }
-
   function chooseJob(number) {
     job = number;
     jobField.value = number === null ? "" : String(number);
-    sides.forEach(mark);
+    for (const side of sides) redraw(chartOf(side));
     moveTo(Number(slider.value));
   }
 
+  // A box of a stay tells its lines; a click on it chooses its job.
   function drawSchedule(side) {
-    const chart = report.charts[`gantt_${chosen(side)}`];
-    const { stay, texts, ...boxes } = chart.data[0];
-    boxes.hovertext = stay.map((index) => texts[index].join("<br>"));
-    Plotly.react(chartOf(side), [boxes], chart.layout, config);
-    mark(side);
+    const place = chartOf(side);
+    place.cursor ??= 0;
+    place.marks = (stay) => histories[chosen(side)].stays[stay][0] === job;
+    keepDrawn(place, report.charts[`gantt_${chosen(side)}`], {
+      said: (stay) => linesOf(chosen(side))[stay].join("\n"),
+      clicked: (stay) => {
+        const [number, start] = histories[chosen(side)].stays[stay];
+        slider.value = String(nearest(start));
+        chooseJob(number);
+      },
+    });
   }
 
   for (const side of sides) {
     drawSchedule(side);
-    chartOf(side).on("plotly_click", (event) => {
-      const stay = report.charts[`gantt_${chosen(side)}`].data[0].stay[event.points[0].pointNumber];
-      const [number, start] = histories[chosen(side)].stays[stay];
-      slider.value = String(nearest(start));
-      chooseJob(number);
-    });
     document.querySelector(`select[data-panel="${side}"]`).addEventListener("change", () => {
       const time = times[Number(slider.value)];
       drawSchedule(side);

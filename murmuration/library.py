@@ -25,12 +25,13 @@ from murmuration.config.describe import compose_comparison, compose_training
 from murmuration.config.descriptions import ProblemSpec
 from murmuration.config.errors import ChoiceError, short_errors
 from murmuration.config.inputs import RunInputs, build_inputs
+from murmuration.config.objects import Cluster, Jobs, cluster_options, workload_options
 from murmuration.config.plain import LONGEST_TEXT, shorten
 from murmuration.config.provenance import SAVED, write_provenance
 from murmuration.reports.report import write_report
 from murmuration.reports.webpage import PageExtras
 from murmuration.runs.commands import make_run_folder, share_modules
-from murmuration.runs.comparing import play_comparison
+from murmuration.runs.comparing import play_comparison, write_frames
 
 LONGEST_NAME = 100  # characters
 EXPERIMENTS_OF_METHODS = {"evolution": "bidding"}  # methods that need another environment than the default
@@ -93,17 +94,24 @@ class TrainedPolicy:
 
 
 @short_errors()
-def make_task(name: str = "full-64", *options: str) -> LibraryTask:
+def make_task(
+    name: str | None = None, *options: str, cluster: Cluster | None = None, workload: Jobs | None = None
+) -> LibraryTask:
     """Return a task by name, changed by options; "none" is no task, whose parts are all chosen by options.
 
     Args:
-        name: of a file in `conf/task`.
+        name: of a file in `conf/task`; None for "full-64", or for "none" with a cluster or a workload.
         options: as on the command line, such as "cluster=mixed_16" or "workload.load=0.8".
+        cluster: one that this program holds, see `cluster_options`.
+        workload: jobs that this program holds, see `workload_options`; they are written to `runs/jobs`.
 
     Raises:
-        ChoiceError: there is no such task or option.
+        ChoiceError: there is no such task or option, or the cluster or the jobs are none.
     """
-    words = [*_options_of(check_text("task", name)), *(check_text("an option", each) for each in options)]
+    own = [] if cluster is None else cluster_options(cluster)
+    own += [] if workload is None else workload_options(workload)
+    task = check_text("task", name) if name is not None else "none" if own else "full-64"
+    words = [*_options_of(task), *own, *(check_text("an option", each) for each in options)]
     with own_configs():
         problem = compose_comparison(words).problem
         return LibraryTask(words, problem, build_inputs(problem))
@@ -118,6 +126,7 @@ def compare(
     split: str | None = None,
     reference: str = "",
     folder: str | Path | None = None,
+    frames: str | None = None,
     quiet: bool = False,
 ) -> Comparison:
     """Compare schedulers on the same workloads, and print the table.
@@ -130,6 +139,7 @@ def compare(
         split: of the workloads; None for the source's default.
         reference: the scheduler that ratios are relative to; "fifo" or the first one if empty.
         folder: where the report is written; None writes nothing.
+        frames: "csv" or "parquet" writes jobs and events as tables into the folder, too.
         quiet: print nothing.
 
     Warns:
@@ -141,6 +151,7 @@ def compare(
     place = None if folder is None else check_folder("folder", folder)
     names, own = divide_schedulers(schedulers)
     chosen = {"episodes": episodes, "split": split, "reference": check_text("reference", reference) or None}
+    chosen["frames"] = frames
     words = [f"{key}={value}" for key, value in chosen.items() if value is not None]
     with own_configs():
         run = compose_comparison([*_options_of(task), f"scheduler=[{','.join(names)}]", *words])
@@ -149,6 +160,8 @@ def compare(
         warnings.warn(f"{name} {failure}; it has no figures", RuntimeWarning, stacklevel=3)
     if place is not None:
         write_report(comparison, place, PageExtras(list(own), setup, run.text))
+        if run.frames:
+            write_frames(comparison, place, run.frames)
     return comparison
 
 

@@ -1,14 +1,27 @@
 """Build clusters from groups of equal nodes, as conf/cluster/*.yaml describe them, and check them."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from envs.types import MAX_NODES, ClusterError, ClusterSpec, Gigabytes, NodeSpec, did_you_mean, name_of_nodes
+from envs.types import (
+    MAX_NODES,
+    ClusterError,
+    ClusterSpec,
+    Gigabytes,
+    NodeSpec,
+    did_you_mean,
+    features_of,
+    name_of_nodes,
+    plain_type,
+    pools_of,
+)
 
 BITS_OF_BYTE = 8
 RESOURCES = ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth")
+_USUAL = NodeSpec("V100", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,18 @@ def build_cluster(
         return ClusterSpec(tuple(nodes), name)
     linked = tuple(replace(node, inter_node_bandwidth=network_gbps / BITS_OF_BYTE) for node in nodes)
     return ClusterSpec(linked, f"{name}, {network_gbps:g} Gb/s")
+
+
+def groups_of(cluster: ClusterSpec) -> list[dict[str, Any]]:
+    """Return the groups of equal nodes in a row from which `build_cluster` builds a cluster again."""
+    groups = []
+    for node, row in itertools.groupby(replace(node, rack=0) for node in cluster.nodes):
+        group: dict[str, Any] = {"gpu_type": plain_type(node.gpu_type), "num_nodes": len(list(row))}
+        group["num_gpus"] = node.num_gpus
+        group |= {name: value for name in RESOURCES if (value := getattr(node, name)) != getattr(_USUAL, name)}
+        labels = {"pools": list(pools_of(node.gpu_type)), "features": list(features_of(node.gpu_type))}
+        groups.append(group | {name: each for name, each in labels.items() if each})
+    return groups
 
 
 def _group(where: str, given: Mapping[str, Any]) -> NodeGroup:

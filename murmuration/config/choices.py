@@ -17,10 +17,10 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from envs.types import did_you_mean
+from murmuration.config.commands import COMMANDS
 from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import check_aliases
 from murmuration.config.schema import GROUPS, keys_of
-from murmuration.config.settings import COMMANDS
 from murmuration.config.tables import TABLE, read_choices, read_table
 from murmuration.home import ROOT
 

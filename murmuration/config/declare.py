@@ -74,5 +74,5 @@ def forms_of(hint: Any) -> tuple[str, ...]:
     if get_origin(hint) is Annotated:
         return tuple(hint.__metadata__)
     if get_origin(hint) is Literal:
-        return forms_of(Text)
+        return tuple(map(str, get_args(hint)))  # the values themselves
     return tuple(form for each in get_args(hint) for form in forms_of(each))

@@ -57,6 +57,7 @@ from murmuration.config.settings import (
     EvaluationSettings,
     FilmSettings,
     InterfaceSettings,
+    KeptFrames,
     RecordChoice,
     Referred,
     SeedSettings,
@@ -151,6 +152,7 @@ def describe_comparison(cfg: DictConfig) -> ComparisonRun:
     """
     return ComparisonRun(
         **settings_of(Referred, cfg),
+        **settings_of(KeptFrames, cfg),
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
         optional=_optional_in(cfg),

@@ -24,6 +24,7 @@ from murmuration.config.settings import (
     FilmSettings,
     HeldOutSettings,
     InterfaceSettings,
+    KeptFrames,
     MeasuredSettings,
     PlayedEpisodes,
     RecordChoice,
@@ -69,7 +70,7 @@ class PlayedRun(PlayedEpisodes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonRun(Referred, PlayedRun):
+class ComparisonRun(Referred, KeptFrames, PlayedRun):
     """scripts/compare.py."""
 
     optional: Sequence[str]  # schedulers to leave out if they cannot run

@@ -16,10 +16,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from envs.types import did_you_mean
 from murmuration.config.choices import CONF
+from murmuration.config.commands import RECALLED_COMMANDS
 from murmuration.config.errors import ChoiceError
 from murmuration.config.plain import is_unsafe, shorten, walk
 from murmuration.config.schema import OPTIONAL, REQUIRED, keys_of
-from murmuration.config.settings import RECALLED_COMMANDS
 from murmuration.config.tables import TABLE
 from murmuration.config.values import check_values
 

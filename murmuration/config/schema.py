@@ -7,8 +7,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from murmuration.config.commands import BELOW, COMMANDS
 from murmuration.config.declare import IN_YAML, OptionGroup, forms_of, settings_in
-from murmuration.config.settings import BELOW, COMMANDS
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ come the configuration that Hydra composes, the check of each value and its mess
 earlier run may bring along (`murmuration.config.schema`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from murmuration.config.declare import (
@@ -162,6 +161,15 @@ class RepeatedRun:
         "",
         "folder of an earlier run of compare, evaluate or train, to repeat as it was; no other option then",
         here=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptFrames:
+    """What a comparison keeps of each job."""
+
+    frames: Literal["csv", "parquet"] | None = setting(
+        None, "csv or parquet: write jobs and events of all schedulers that are played, as tables of that form"
     )
 
 
@@ -466,33 +474,3 @@ class ChosenPredictors:
     """Predictors by name."""
 
     predictors: Texts = setting([], "their names; empty: all of conf/predictor")
-
-
-COMMANDS: Mapping[str, Sequence[type]] = MappingProxyType(
-    {
-        "ablate": (AblationSettings, ChosenVariants),
-        "advise": (ChosenSchedulers, AdviceSettings, Seeded, Trusted),
-        "benchmark": (BenchmarkSettings, DataFolder, ChosenSchedulers),
-        "calibrate_estimators": (ChosenEstimators, MeasuredSettings, Seeded),
-        "calibrate_predictors": (ChosenPredictors, HeldOutSettings, Seeded),
-        "compare": (ChosenSchedulers, Referred, Seeded, RecordChoice, OnRay),
-        "curves": (CurveSettings,),
-        "deploy": (ChosenSchedulers, DeploymentSettings, Seeded, Trusted),
-        "evaluate": (
-            *(RepeatedRun, EvaluationSettings, EvaluatedEpisodes, ChosenSchedulers, Seeded, ReadRecords),
-            *(Trusted, OnRay),
-        ),
-        "film": (ChosenSchedulers, FilmSettings, Seeded, Trusted),
-        "interface": (ChosenSchedulers, InterfaceSettings, Seeded, OnRay),
-        "reproduce": (ReproductionSettings, DataFolder),
-        "serve": (ChosenSchedulers, ServiceSettings, Seeded, Trusted),
-        "shadow": (ChosenSchedulers, ShadowSettings, Seeded, Trusted),
-        "soak": (SoakSettings,),
-        "sweep": (ChosenSchedulers, SweepSettings, Seeded, OnRay),
-        "train": (ChosenSchedulers, Seeded, TrainSettings, TrainingProcesses, SeedSettings, Trusted, OnRay),
-        "tune": (TunedWorlds, TuningSettings, Seeded, OnRay),
-        "validate_performance": (DataFolder, ValidatedParts, Seeded),
-    }
-)
-RECALLED_COMMANDS = ("compare", "evaluate", "train")  # whose runs can be repeated, or lend their setup
-BELOW: Mapping[str, type] = MappingProxyType({"tuning": TuningGroup, "trainer": TrainerOptions})  # by group of `conf/`

@@ -76,6 +76,11 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
 ALLOWED = forms_by_key()  # besides groups; other top-level keys name schedulers of the user's own
 
 
+def has_form(value: Any, form: str) -> bool:
+    """Whether a value is of a form; a form that is none of `FORMS` is the only word of its form."""
+    return FORMS[form](value) if form in FORMS else value == form
+
+
 def check_values(values: Mapping[str, Any], where: str = "", known: Collection[str] = ALLOWED) -> None:
     """Check that the keys of a configuration hold what they can.
 
@@ -118,5 +123,5 @@ def check_value(key: str, value: Any, where: str = "") -> None:
             raise ChoiceError(
                 f"{where}{shorten(wrong[0])} is no name of a scheduler; give it one of letters and digits"
             )
-    if key in ALLOWED and not any(FORMS[name](value) for name in ALLOWED[key]):
+    if key in ALLOWED and not any(has_form(value, name) for name in ALLOWED[key]):
         raise ChoiceError(f"{where}{key} is {shorten(value)}; it must be {' or '.join(ALLOWED[key])}")

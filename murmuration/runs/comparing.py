@@ -12,10 +12,10 @@ from rich.table import Table
 
 from envs.evaluation import Comparison
 from envs.evaluation.failure import Failure
-from envs.evaluation.files import file_part
+from envs.evaluation.files import file_part, whole_file
 from envs.pictures.texts import wide_console
 from envs.scheduling import Scheduler
-from envs.simulation import Setup
+from envs.simulation import RunResult, Setup
 from murmuration.config.descriptions import ComparisonRun
 from murmuration.config.errors import SchedulersFailedError, interrupts_first
 from murmuration.config.honoured import leave_out_unable
@@ -32,6 +32,7 @@ from murmuration.records.recorded import Recorded, consult_records
 from murmuration.records.renewing import renew_records
 from murmuration.reports.report import run_comparison, write_report
 from murmuration.reports.webpage import PageExtras
+from murmuration.runs.converting import write_parquet
 from murmuration.runs.spreading import find_spread
 
 
@@ -50,7 +51,23 @@ def compare_and_report(run: ComparisonRun, folder: Path, policies: Mapping[str, 
     names = list(policies or ())
     groups = {"policy": names} if len(names) > 1 else {}
     write_report(comparison, folder, PageExtras(names, setup, run.text, groups))
+    if run.frames:
+        write_frames(comparison, folder, run.frames)
     refuse_failures(comparison.failures, num_schedulers, folder)
+
+
+def write_frames(comparison: Comparison, folder: Path, form: str) -> None:
+    """Write jobs.csv and events.csv, or Parquet: the rows of all schedulers that were played, not read from records."""
+    played = [name for name, runs in comparison.runs.items() if all(isinstance(run, RunResult) for run in runs)]
+    for what, frame_of in (("jobs", comparison.jobs), ("events", comparison.events)):
+        frames = [frame_of(name).assign(scheduler=name) for name in played]
+        if not frames:
+            continue
+        with whole_file(folder / f"{what}.{form}") as part:
+            if form == "csv":
+                pd.concat(frames).to_csv(part, index=False)
+            else:
+                write_parquet(part, pd.concat(frames, ignore_index=True))
 
 
 def play_comparison(

@@ -51,13 +51,22 @@ def write_jobs(path: Path, table: pd.DataFrame) -> None:
         raise ChoiceError(f"{path}: must end in {' or '.join(ENDINGS)}")
     with whole_file(path) as part:
         if path.suffix == ".parquet":
-            parquet = import_pyarrow(path)
-            from pyarrow import Table
-
-            parquet.write_table(Table.from_pandas(table, preserve_index=False), part, compression="zstd")
+            write_parquet(part, table)
         else:
             write_whole(part, table.map(_text).to_csv(index=False))
         _check(part, path, table)
+
+
+def write_parquet(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as Parquet.
+
+    Raises:
+        TraceError: the extra `parquet` is missing.
+    """
+    parquet = import_pyarrow(path)
+    from pyarrow import Table
+
+    parquet.write_table(Table.from_pandas(table, preserve_index=False), path, compression="zstd")
 
 
 def _check(part: Path, path: Path, table: pd.DataFrame) -> None:

@@ -1,7 +1,6 @@
 """The command: what is typed, and from it the trace, the plays and the report."""
 
 import argparse
-import itertools
 import json
 import shlex
 import sys
@@ -14,9 +13,10 @@ import yaml
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from baselines.slurm import Slurm
+from envs.cluster import groups_of
 from envs.evaluation.files import write_frame, write_whole
 from envs.pictures.texts import TaskText, wide_console
-from envs.types import ClusterSpec, constraints_of, features_of, plain_type, pools_of
+from envs.types import ClusterSpec, constraints_of
 from murmuration.config.errors import ChoiceError
 from murmuration.runs.comparing import list_settings_in_force
 from murmuration.what_if.alternatives import Alternatives, usual_changes
@@ -193,12 +193,7 @@ def write_answer(answer: WhatIfAnswer, folder: Path) -> None:
 
 def cluster_yaml(cluster: ClusterSpec) -> str:
     """Return a cluster as a file of conf/cluster describes it, with a group for equal nodes in a row."""
-    groups = []
-    for node, row in itertools.groupby(cluster.nodes):
-        pools, features = list(pools_of(node.gpu_type)), list(features_of(node.gpu_type))
-        about = {"gpu_type": plain_type(node.gpu_type), "num_nodes": len(list(row)), "num_gpus": node.num_gpus}
-        groups.append(about | ({"pools": pools} if pools else {}) | ({"features": features} if features else {}))
-    content = {"_target_": "envs.cluster.build_cluster", "name": cluster.name, "groups": groups}
+    content = {"_target_": "envs.cluster.build_cluster", "name": cluster.name, "groups": groups_of(cluster)}
     return str(yaml.safe_dump(content, sort_keys=False))
 
 

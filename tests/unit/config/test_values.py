@@ -8,11 +8,11 @@ import yaml
 
 from murmuration.config.arguments import hydra_arguments
 from murmuration.config.choices import CONF
+from murmuration.config.commands import COMMANDS
 from murmuration.config.declare import GREATEST_SEED
 from murmuration.config.errors import ChoiceError
 from murmuration.config.schema import OPTIONAL, REQUIRED, describe_keys, keys_of
-from murmuration.config.settings import COMMANDS
-from murmuration.config.values import ALLOWED, FORMS, check_values
+from murmuration.config.values import ALLOWED, check_values, has_form
 
 HOSTILE: tuple[Any, ...] = (
     *(1e-300, 2, -1, math.nan, math.inf, 2**63 - 1, True, None, "", "x"),
@@ -55,7 +55,7 @@ def test_a_value_is_of_a_form_of_its_key_or_refused_by_name(key):
     group, dot, option = key.partition(".")
     for value in HOSTILE:
         content = {group: {"_target_": "a.B", option: value}} if dot else {key: value}
-        if key in ALLOWED and any(FORMS[form](value) for form in ALLOWED[key]):
+        if key in ALLOWED and any(has_form(value, form) for form in ALLOWED[key]):
             check_values(content)
         elif key in ALLOWED or value not in (None, {}):
             with pytest.raises(ChoiceError, match=f"^config.yaml: {key} is .* must "):
@@ -71,6 +71,7 @@ def test_a_value_is_of_a_form_of_its_key_or_refused_by_name(key):
         ({"processes": True}, "processes is True; it must be a whole number of at least 1 or null"),
         ({"trust": "my.Class"}, "trust is 'my.Class'; it must be a list of texts"),
         ({"loads": [0.5, math.nan]}, r"loads is \[0.5, nan\]; it must be a number or a list of numbers"),
+        ({"frames": "xls"}, "frames is 'xls'; it must be csv or parquet or null"),
         ({"ray": {"address": 5}}, "ray.address is 5; it must be a text or null"),
     ],
 )

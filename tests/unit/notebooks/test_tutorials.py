@@ -31,6 +31,19 @@ def test_it_runs_and_shows_what_the_repository_shows(notebook, monkeypatch):
             assert hasattr(cell.value, "_repr_png_") == any(IMAGE in output.get("data", {}) for output in cell.kept)
 
 
+@pytest.mark.slow
+def test_a_kernel_of_this_environment_runs_the_first_one():
+    """As Jupyter does it: in a process of its own."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(TUTORIALS[0], as_version=4)
+    kept = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(FOLDER)}}).execute()
+    found = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    printed = [["".join(output.get("text", "") for output in cell) for cell in cells] for cells in (kept, found)]
+    assert printed[0] == printed[1]
+
+
 def test_there_are_six_in_order():
     assert [path.name[0] for path in TUTORIALS] == list("123456")
 

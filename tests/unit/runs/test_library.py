@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import pandas as pd
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import murmuration
 from baselines import Fifo
+from envs.cluster import build_cluster
 from envs.types import MurmurationError
 from murmuration.config.choices import CHECKPOINTS, find_shipped
+from murmuration.config.errors import ChoiceError
 from murmuration.config.provenance import PROVENANCE, SAVED
 from murmuration.library import TrainedPolicy, compare, divide_schedulers, load, make_task, train
 
@@ -113,7 +116,7 @@ def found(task):
 WRONG: tuple[Any, ...] = (None, "", "a" * 5000, 3, ["x", None], {}, object(), b"x", "a\0b", float("nan"))
 # Each with the values that it takes or means something else by.
 CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "task": (lambda task, found, given: make_task(given), ()),
+    "task": (lambda task, found, given: make_task(given), (None,)),
     "option": (lambda task, found, given: make_task("none", given), ()),
     "schedulers": (lambda task, found, given: compare(given, task, quiet=True), ()),
     "names": (lambda task, found, given: compare({str(given): given}, task, quiet=True), ()),
@@ -206,3 +209,60 @@ def test_training_leaves_a_folder_like_that_of_the_command(tmp_path, task):
     assert compare([trained.scheduler(), "fifo"], task, quiet=True).schedulers == ["OptionScheduler", "fifo"]
     with pytest.raises(MurmurationError, match="holds files; choose another folder"):
         train(task, folder=tmp_path / "run")
+
+
+JOBS = [
+    {"id": "a", "submit_time": "2026-03-01 10:00", "duration": 3600, "num_gpus": 2, "user": "ann", "time_limit": 7200},
+    {"id": "b", "submit_time": "2026-03-01 10:05", "duration": 600, "num_gpus": 4, "user": "bob", "time_limit": 900},
+]
+
+
+def test_clusters_and_jobs_of_a_program_make_a_task(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(JOBS)
+    frame["submit_time"] = pd.to_datetime(frame["submit_time"])
+    nodes = [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 2, "cpu_cores": 7}]
+    task = make_task("none", "performance=ideal", "scenario=replay", cluster=nodes, workload=frame)
+    assert [node.cpu_cores for node in task.setup.cluster.nodes] == [7.0, 7.0]
+    (workload,) = task.workloads()
+    assert workload.ids == ("a", "b")
+    assert workload.recorded
+    assert str(workload.recorded.zero) == "2026-03-01 00:00:00"
+    comparison = compare("fifo", task, folder="out", frames="csv", quiet=True)
+    jobs = pd.read_csv("out/jobs.csv")
+    assert jobs["id"].tolist() == comparison.jobs("fifo")["id"].tolist() == ["a", "b"]
+    assert jobs["start_time"].tolist() == [36000.0, 39600.0], "the second job needs all four GPUs"
+    assert {"arrive", "start", "finish"} <= set(pd.read_csv("out/events.csv")["event"])
+
+
+def test_a_cluster_and_a_workload_are_the_same_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    groups = [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8}, {"gpu_type": "P100", "num_nodes": 2, "num_gpus": 4}]
+    cluster = build_cluster("mixed", [groups[0], groups[1] | {"pools": ["a", "b"], "memory": 99.0}])
+    before = make_task("shared-16").workloads()[0]
+    task = make_task(cluster=cluster, workload=before)
+    assert task.setup.cluster.nodes == cluster.nodes
+    (after,) = task.workloads()
+    for column in ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus"):
+        assert after.jobs[column].tolist() == pytest.approx(before.jobs[column].tolist()), column
+    names = [[each.models[row] for row in each.jobs["model"]] for each in (before, after)]
+    assert names[0] == names[1]
+    (path,) = (tmp_path / "runs" / "jobs").iterdir()
+    again = make_task(cluster={"name": "mixed", "groups": groups}, workload=path)
+    assert again.setup.cluster.gpus_by_type == {"V100": 8, "P100": 8}
+    assert len(again.workloads()[0]) == len(before)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"cluster": 3}, "cluster is 3; give a name"),
+        ({"cluster": [3]}, "cluster is"),
+        ({"workload": 3}, "workload is 3; give a name"),
+        ({"workload": [{"x": 1}], "cluster": "small_16"}, "has no column 'submit_time'"),
+    ],
+)
+def test_what_is_no_cluster_and_no_jobs_is_refused(given, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ChoiceError, match=said):
+        make_task(**given).workloads()

@@ -25,7 +25,7 @@ from murmuration.config.describe import compose_comparison, compose_training
 from murmuration.config.descriptions import ProblemSpec
 from murmuration.config.errors import ChoiceError, short_errors
 from murmuration.config.inputs import RunInputs, build_inputs
-from murmuration.config.objects import Cluster, Jobs, cluster_options, workload_options
+from murmuration.config.objects import GivenCluster, GivenJobs, cluster_options, workload_options
 from murmuration.config.plain import LONGEST_TEXT, shorten
 from murmuration.config.provenance import SAVED, write_provenance
 from murmuration.reports.report import write_report
@@ -95,7 +95,7 @@ class TrainedPolicy:
 
 @short_errors()
 def make_task(
-    name: str | None = None, *options: str, cluster: Cluster | None = None, workload: Jobs | None = None
+    name: str | None = None, *options: str, cluster: GivenCluster | None = None, workload: GivenJobs | None = None
 ) -> LibraryTask:
     """Return a task by name, changed by options; "none" is no task, whose parts are all chosen by options.
 

@@ -1,5 +1,5 @@
 """Clusters built from groups of equal nodes."""
 
-from envs.cluster.build import NodeGroup, build_cluster, groups_of
+from envs.cluster.build import NodeGroup, build_cluster, node_groups
 
-__all__ = ["NodeGroup", "build_cluster", "groups_of"]
+__all__ = ["NodeGroup", "build_cluster", "node_groups"]

@@ -102,7 +102,7 @@ def build_cluster(
     return ClusterSpec(linked, f"{name}, {network_gbps:g} Gb/s")
 
 
-def groups_of(cluster: ClusterSpec) -> list[dict[str, Any]]:
+def node_groups(cluster: ClusterSpec) -> list[dict[str, Any]]:
     """Return the groups of equal nodes in a row from which `build_cluster` builds a cluster again."""
     groups = []
     for node, row in itertools.groupby(replace(node, rack=0) for node in cluster.nodes):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from envs.cluster import groups_of
+from envs.cluster import node_groups
 from envs.evaluation.files import write_frame
 from envs.evaluation.plain_values import plain
 from envs.types import ClusterSpec
@@ -23,11 +23,11 @@ ANY_CLUSTER = "small_16"  # whose groups are replaced
 FOLDER = Path("runs") / "jobs"
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+", re.ASCII)
 
-Cluster = str | ClusterSpec | Mapping[str, Any] | Sequence[Mapping[str, Any]] | pd.DataFrame
-Jobs = str | Path | Workload | Sequence[Mapping[str, Any]] | pd.DataFrame
+GivenCluster = str | ClusterSpec | Mapping[str, Any] | Sequence[Mapping[str, Any]] | pd.DataFrame
+GivenJobs = str | Path | Workload | Sequence[Mapping[str, Any]] | pd.DataFrame
 
 
-def cluster_options(cluster: Cluster) -> list[str]:
+def cluster_options(cluster: GivenCluster) -> list[str]:
     """Return the options for a cluster.
 
     Args:
@@ -42,7 +42,7 @@ def cluster_options(cluster: Cluster) -> list[str]:
     name = "mine"
     groups: Any = cluster
     if isinstance(cluster, ClusterSpec):
-        name, groups = cluster.name, groups_of(cluster)
+        name, groups = cluster.name, node_groups(cluster)
     elif isinstance(cluster, pd.DataFrame):
         groups = [{str(k): v for k, v in row.items() if not _missing(v)} for row in cluster.to_dict("records")]
     elif isinstance(cluster, Mapping):
@@ -55,7 +55,7 @@ def cluster_options(cluster: Cluster) -> list[str]:
     return [f"cluster={ANY_CLUSTER}", f"cluster.name={_text(name)}", f"cluster.groups={content}"]
 
 
-def workload_options(jobs: Jobs) -> list[str]:
+def workload_options(jobs: GivenJobs) -> list[str]:
     """Return the options for jobs; those that a program holds are written to a file in `runs/jobs`, by their content.
 
     Args:

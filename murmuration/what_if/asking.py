@@ -13,7 +13,7 @@ import yaml
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from baselines.slurm import Slurm
-from envs.cluster import groups_of
+from envs.cluster import node_groups
 from envs.evaluation.files import write_frame, write_whole
 from envs.pictures.texts import TaskText, wide_console
 from envs.types import ClusterSpec, constraints_of
@@ -193,7 +193,7 @@ def write_answer(answer: WhatIfAnswer, folder: Path) -> None:
 
 def cluster_yaml(cluster: ClusterSpec) -> str:
     """Return a cluster as a file of conf/cluster describes it, with a group for equal nodes in a row."""
-    content = {"_target_": "envs.cluster.build_cluster", "name": cluster.name, "groups": groups_of(cluster)}
+    content = {"_target_": "envs.cluster.build_cluster", "name": cluster.name, "groups": node_groups(cluster)}
     return str(yaml.safe_dump(content, sort_keys=False))
 
 

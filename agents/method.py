@@ -39,7 +39,7 @@ class Algorithm(Protocol):
         ...
 
     def train(self) -> dict[str, float]:
-        """Run one iteration; return figures to log."""
+        """Run one iteration; return figures to log, with the tags of `agents.tags` where it has such a figure."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -126,7 +126,8 @@ class Stage(Protocol):
             network: changed in place.
             make_teacher: makes a scheduler to learn from.
             seed: of all random draws.
-            progress: called with the steps that are done, all steps, and figures to log.
+            progress: called with the steps that are done, all steps, and figures to log; of these, `env_steps` counts
+                the environment steps since the last call.
         """
         ...
 

@@ -9,7 +9,7 @@ from envs.pictures.texts import TaskText, TextConsole, wide_console
 
 FIGURE_FORMATS = {
     "train/mean_jct": "training {:,.0f} s",
-    "imitation_agreement": "agreement {:.0%}",
+    "imitation/agreement": "agreement {:.0%}",
     "validated": "mean JCT {:,.0f} s",
     "ratio": "validated {:.3f} of the best baselines",
     "unfinished": "{:.3g} jobs unfinished",

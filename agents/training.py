@@ -21,7 +21,7 @@ from agents.problems.objective import EpisodeObjective
 from agents.problems.problem import Compared, TaskFigures, TrainingProblem, ValidationScope
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
-from agents.tags import BOUND_LINE, GAIN, HEADLINE, IMITATION, WORKER_SECONDS
+from agents.tags import BOUND_LINE, ENV_STEPS, GAIN, HEADLINE, IMITATION, PROGRESS, WORKER_SECONDS
 from agents.validation import (
     PLANNER,
     VALIDATION_SEED,
@@ -116,6 +116,7 @@ class TrainingState:
         makespan_share, relative: of the `Goal` by which policies and baselines are compared.
         num_episodes: training episodes of an iteration; 0 where it has no fixed number.
         cpu_time: of each iteration without validation, in s, with that of its workers on Ray.
+        progress: what training has cost so far, by the names of `agents.tags.AXES`, with imitation, without validation.
         fresh: figures of the best policy on workloads that did not choose it, by task.
     """
 
@@ -131,12 +132,22 @@ class TrainingState:
     relative: bool = False
     num_episodes: int = 0
     cpu_time: list[float] = field(default_factory=list, compare=False)
+    progress: dict[str, float] = field(default_factory=dict, compare=False)
     fresh: TaskFigures = field(default_factory=dict)
 
     @property
     def latest(self) -> TaskFigures:
         """The figures of the last validation."""
         return self.validation[max(self.validation, key=int)]
+
+    def add_cost(self, **costs: float) -> None:
+        """Add to `progress`."""
+        for name, value in costs.items():
+            self.progress[name] = self.progress.get(name, 0.0) + value
+
+    def progress_scalars(self) -> dict[str, float]:
+        """Return `progress` by tag."""
+        return {f"{PROGRESS}/{name}": value for name, value in self.progress.items()}
 
 
 def measure_baselines(
@@ -311,12 +322,16 @@ class Trainer:
         if stage is None or not self._imitates:
             return
         self.listener.phase(stage.name, 1)
+        began, cpu = time.perf_counter(), time.process_time()
 
         def progress(done: int, total: int, figures: Mapping[str, float]) -> None:
-            self.listener.step(done, {"total": total, **figures})
-            self.loggers.write({f"imitation/{name}": value for name, value in figures.items()}, done, IMITATION)
+            learnt = {f"imitation/{name}": value for name, value in figures.items() if name != "env_steps"}
+            self.state.add_cost(env_steps=figures.get("env_steps", 0.0))
+            self.listener.step(done, {"total": total, **learnt})
+            self.loggers.write(learnt, done, IMITATION)
 
         stage.run(self.problem, network, self.baselines[self.state.teacher], self.state.seed, progress)
+        self.state.add_cost(cpu_seconds=time.process_time() - cpu, wall_seconds=time.perf_counter() - began)
 
     def _improve(self, algorithm: Algorithm) -> None:
         settings, state = self.settings, self.state
@@ -327,11 +342,14 @@ class Trainer:
             figures = algorithm.train()
             state.iteration += 1
             spent = time.perf_counter() - began
-            figures["throughput/cpu_seconds"] = time.process_time() - cpu + figures.get(WORKER_SECONDS, 0.0)
-            if state.num_episodes:
-                figures["throughput/episodes_per_second"] = state.num_episodes / spent
-            state.cpu_time.append(figures["throughput/cpu_seconds"])
-            self.loggers.write(figures, state.iteration)
+            cpu_spent = time.process_time() - cpu + figures.get(WORKER_SECONDS, 0.0)
+            state.cpu_time.append(cpu_spent)
+            state.add_cost(cpu_seconds=cpu_spent, wall_seconds=spent)
+            figures["throughput/cpu_seconds"] = cpu_spent
+            if ENV_STEPS in figures:
+                state.add_cost(env_steps=figures[ENV_STEPS])
+                figures["throughput/steps_per_second"] = figures[ENV_STEPS] / spent
+            self.loggers.write({**figures, **state.progress_scalars()}, state.iteration)
             is_last = state.iteration == settings.iterations or time.perf_counter() > end
             validates = state.iteration % settings.validate_every == 0 or is_last
             if validates:
@@ -350,6 +368,8 @@ class Trainer:
         audit_training_episode(world.scheduler, world.setup, world.source, sample)
         if state.iteration == 0:
             self._compare_with_teacher(figures)
+            state.add_cost(env_steps=0.0, cpu_seconds=0.0, wall_seconds=0.0)
+            scalars = {**scalars, **state.progress_scalars()}
         best = self.problem.rank(state.validation[str(state.best_iteration)]) if state.best_iteration >= 0 else None
         state.validation[str(state.iteration)] = figures
         self.loggers.write(scalars, state.iteration)
@@ -439,5 +459,5 @@ class Trainer:
             return None
         self.state = read_state(path / STATE, TrainingState)
         self.state.best_iteration = best_on_disk(self.state.best_iteration, self.folder / BEST, self.listener.note)
-        self.loggers.continue_after(self.state.iteration)
+        self.loggers.continue_after(self.state.iteration, self.state.progress)
         return path

@@ -58,7 +58,7 @@ class MlflowRun:
         write_whole(place, f"{run}\n")
         return run
 
-    def continue_after(self, step: int) -> None:
+    def continue_after(self, step: int, progress: Mapping[str, float]) -> None:
         """Nothing: points after this step are written again."""
 
     def write(self, scalars: Mapping[str, float], step: int, line: str = POLICY) -> None:

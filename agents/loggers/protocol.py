@@ -27,8 +27,13 @@ LOGGER_CLASSES: Mapping[str, str] = MappingProxyType(
 class CurveLogger(Protocol):
     """Receives the curves of a training run. Tags are those of `agents.loggers.tensorboard.TensorBoardWriter`."""
 
-    def continue_after(self, step: int) -> None:
-        """Continue a resumed run: points of the policy after this step, written before a crash, count no more."""
+    def continue_after(self, step: int, progress: Mapping[str, float]) -> None:
+        """Continue a resumed run: points of the policy after this step, written before a crash, count no more.
+
+        Args:
+            step: the iteration from which it goes on.
+            progress: what the run had cost until then, by the names of `agents.tags.AXES`.
+        """
 
     def write(self, scalars: Mapping[str, float], step: int, line: str = POLICY) -> None:
         """Add points to the curves of one line: the policy, or its imitation; omit values that are not finite."""
@@ -59,10 +64,10 @@ class Loggers:
     def __init__(self, loggers: Sequence[CurveLogger]) -> None:
         self.loggers = tuple(loggers)
 
-    def continue_after(self, step: int) -> None:
+    def continue_after(self, step: int, progress: Mapping[str, float]) -> None:
         """See `CurveLogger`."""
         for logger in self.loggers:
-            logger.continue_after(step)
+            logger.continue_after(step, progress)
 
     def write(self, scalars: Mapping[str, float], step: int, line: str = POLICY) -> None:
         """See `CurveLogger`."""

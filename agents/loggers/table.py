@@ -32,7 +32,7 @@ class CurveTable:
         self._points: dict[tuple[str, str, int], float] = {}
         self._broken = False
 
-    def continue_after(self, step: int) -> None:
+    def continue_after(self, step: int, progress: Mapping[str, float]) -> None:
         """Read the points of the interrupted run, without those of the policy after this step."""
         if not self._path.exists():
             return

@@ -66,7 +66,7 @@ class WandbRun:
                 self._note(f"wandb sync {self._run.dir.removesuffix('/files')} uploads the curves")
         return self._run
 
-    def continue_after(self, step: int) -> None:
+    def continue_after(self, step: int, progress: Mapping[str, float]) -> None:
         """Nothing: points after this step are written again, and the later ones count."""
 
     def write(self, scalars: Mapping[str, float], step: int, line: str = POLICY) -> None:

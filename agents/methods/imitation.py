@@ -96,7 +96,8 @@ class ImitationSettings:
                 workload_seed = derive_seed(seed, Phase.IMITATION, 1 + number, index)
                 workload = source.episode(np.random.default_rng(workload_seed), "train")
                 lessons.append(self._demonstrate(demonstrators[world], workload, workload_seed, network, number))
-                progress(number * (self.num_workloads + self.epochs) + index + 1, total, {})
+                steps = float(demonstrators[world].tape.arrays.counts[MOMENTS])
+                progress(number * (self.num_workloads + self.epochs) + index + 1, total, {"env_steps": steps})
             rng = np.random.default_rng(derive_seed(seed, Phase.IMITATION, 1 + number, self.num_workloads))
             lesson = Lesson.join(lessons)
             for epoch in range(self.epochs):
@@ -115,12 +116,12 @@ class ImitationSettings:
 def fit_epoch(
     network: nn.Module, optimizer: torch.optim.Optimizer, lesson: Lesson, batch_size: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Train for one pass over all recorded decisions, in random batches; return mean loss and share of equal choices.
+    """Train for one pass over all recorded decisions in random batches; return loss, agreement and norm of gradients.
 
     Raises:
         MurmurationError: the loss is not finite.
     """
-    rows, losses, equal = Rows.of(lesson), [], 0.0
+    rows, losses, norms, equal = Rows.of(lesson), [], [], 0.0
     order = rng.permutation(lesson.num_decisions)
     for chosen in np.array_split(order, max(1, len(order) // batch_size)):
         loss, agreeing = imitation_loss(network, lesson, rows, chosen)
@@ -130,9 +131,10 @@ def fit_epoch(
             raise MurmurationError(f"imitation: the loss is {losses[-1]}; training has diverged, lower imitation.lr")
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        norms.append(float(nn.utils.clip_grad_norm_(network.parameters(), 1.0)))
         optimizer.step()
-    return {"imitation_loss": float(np.mean(losses)), "imitation_agreement": equal / max(len(order), 1)}
+    agreement = equal / max(len(order), 1)
+    return {"loss": float(np.mean(losses)), "agreement": agreement, "gradient_norm": float(np.mean(norms))}
 
 
 def imitation_loss(network: Any, lesson: Lesson, rows: Rows, chosen: IntArray) -> tuple[torch.Tensor, float]:

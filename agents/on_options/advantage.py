@@ -83,6 +83,11 @@ def following_decisions(trajectory: IntArray) -> IntArray:
     return found
 
 
+def explained_variance(values: FloatArray, returns: FloatArray) -> float:
+    """Return the share of the variance of returns that value estimates explain; at most 1, both float64[D]."""
+    return 1.0 - float(np.var(values - returns)) / max(float(np.var(returns)), 1e-9)
+
+
 @jit
 def lambda_advantages(
     error: FloatArray, time: FloatArray, following: IntArray, horizon: float, decay: float

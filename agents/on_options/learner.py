@@ -41,7 +41,16 @@ def seeded_critic(setup: OptionSetup[Any]) -> OptionCritic:
 
 
 class OptionLearner(PieceLearner):
-    """Adam on the weights of network and critic, each clipped by itself."""
+    """Adam on the weights of network and critic, each clipped by itself.
+
+    Attributes:
+        figures: of the last step, to log.
+    """
+
+    def build(self) -> None:
+        """Build the module."""
+        super().build()
+        self.figures: dict[str, float] = {}
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Register Adam, with the critic's weights as a second group."""
@@ -71,8 +80,9 @@ class OptionLearner(PieceLearner):
             )
         optimizer.zero_grad()
         loss.backward()
-        for part in optimizer.param_groups:
-            torch.nn.utils.clip_grad_norm_(part["params"], settings.max_grad_norm)
+        for name, part in zip(("gradient_norm", "critic_gradient_norm"), optimizer.param_groups, strict=False):
+            norm = torch.nn.utils.clip_grad_norm_(part["params"], settings.max_grad_norm)
+            self.figures[name] = float(norm)  # before it is clipped
         optimizer.step()
 
     def weights(self) -> dict[str, Tensor]:

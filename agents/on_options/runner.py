@@ -15,6 +15,7 @@ from agents.policies.options.playing import Player
 from agents.policies.options.tape import MOMENTS, RECORDS, Tape
 from agents.policies.options.weights import acts_compiled
 from agents.problems.options import OptionSetup
+from agents.tags import ENV_STEPS, LENGTH, RETURN
 from envs.episodes import Elapsed, Reward
 from envs.options import OptionRules
 from envs.types import FloatArray, IntArray
@@ -39,11 +40,12 @@ class Group(NamedTuple):
     def join(cls, groups: "Sequence[Group]", group_size: int) -> "Group":
         """Return all decisions of several groups, with episodes numbered through, and the means of their figures."""
         names = sorted({name for group in groups for name in group.figures})
+        figures = {name: float(np.mean([group.figures[name] for group in groups])) for name in names}
         return cls(
             Lesson.join([group.lesson for group in groups]),
             np.concatenate([group.episode + i * group_size for i, group in enumerate(groups)]),
             np.concatenate([group.time for group in groups]),
-            {name: float(np.mean([group.figures[name] for group in groups])) for name in names},
+            figures | {ENV_STEPS: figures[LENGTH] * group_size * len(groups)},
         )
 
 
@@ -106,16 +108,19 @@ class OptionRunner(PieceRunner):
     def _group_of(self, tape: Tape, ends: Any, reward: Reward, figures: dict[str, float]) -> Group:
         settings, arrays, unit = self._setup.settings, tape.arrays, figures["train/mean_jct"]
         horizon = settings.horizon * unit
-        advantages = tape_advantages(tape, ends, reward, horizon, compares=settings.compares_groups) / unit
+        advantages, returns = tape_advantages(tape, ends, reward, horizon, compares=settings.compares_groups)
         moment = arrays.moment[: arrays.counts[RECORDS]]
-        figures["train/decisions"] = float(arrays.counts[MOMENTS]) / len(ends)
-        return Group(Lesson.of(tape, advantages), arrays.episode[moment], arrays.time[moment] / unit, figures)
+        figures |= {LENGTH: float(arrays.counts[MOMENTS]) / len(ends), RETURN: float(returns.mean())}
+        return Group(Lesson.of(tape, advantages / unit), arrays.episode[moment], arrays.time[moment] / unit, figures)
 
 
-def tape_advantages(tape: Tape, ends: Any, reward: Reward, horizon: float, *, compares: bool = True) -> FloatArray:
+def tape_advantages(
+    tape: Tape, ends: Any, reward: Reward, horizon: float, *, compares: bool = True
+) -> tuple[FloatArray, FloatArray]:
     """Return the advantage of every moment of a tape, float64[moments], if all its episodes are of one workload.
 
-    Without `compares` it is minus the cost to go, the return.
+    Without `compares` it is minus the cost to go, the return. The second array, float64[episodes], has the sum of the
+    rewards of each episode from its first decision on.
 
     Args:
         tape: the moments of each episode together, in the order of episodes.
@@ -142,5 +147,4 @@ def tape_advantages(tape: Tape, ends: Any, reward: Reward, horizon: float, *, co
     found: FloatArray = -to_go
     if compares:
         found = leave_one_out_advantages(first, totals[0], cost, to_go, group, horizon)
-    noted_only: FloatArray = found[place]
-    return noted_only
+    return found[place], -cost[first[1:] - 1]

@@ -46,12 +46,14 @@ class Score(NamedTuple):
         makespan: end of the episode, in s.
         unfinished: jobs that did not finish, measured or not.
         reward: sum of the rewards of the episode.
+        steps: rounds in which nodes bid.
     """
 
     mean_jct: float
     makespan: float
     unfinished: int
     reward: float = 0.0
+    steps: int = 0
 
 
 @torch.inference_mode()
@@ -109,7 +111,7 @@ class Table:
         self._game_at = np.full(batch.batch_size, -1)
         self._next = 0
         self._scores: dict[int, Score] = {}
-        self._paid = np.zeros(batch.batch_size)
+        self._paid, self._steps = np.zeros(batch.batch_size), np.zeros(batch.batch_size, np.int64)
         for b in range(batch.batch_size):
             self._begin(b)
 
@@ -137,11 +139,14 @@ class Table:
     def pay(self, rewards: FloatArray) -> None:
         """Add the rewards of a step, float64[B]."""
         self._paid += rewards
+        self._steps += 1
 
     def replace_ended(self) -> None:
         """Score the games that have ended and begin others in their place, while there are any."""
         for b in self.playing[self._batch.ended[self.playing]].tolist():
-            self._scores[int(self._game_at[b])] = score_of(self._batch, b)._replace(reward=float(self._paid[b]))
+            score = score_of(self._batch, b)
+            score = score._replace(reward=float(self._paid[b]), steps=int(self._steps[b]))
+            self._scores[int(self._game_at[b])] = score
             self._begin(b)
 
     def _begin(self, b: int) -> None:
@@ -151,7 +156,7 @@ class Table:
                 self._batch.load(b, self._games[0].workload, np.random.default_rng(self._games[0].seed))
             self._batch.stop(b)
             return
-        self._paid[b] = 0.0
+        self._paid[b] = self._steps[b] = 0
         game = self._games[self._next]
         self._batch.load(b, game.workload, np.random.default_rng(game.seed))
         self._game_at[b] = self._next

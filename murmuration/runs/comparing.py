@@ -35,6 +35,8 @@ from murmuration.reports.webpage import PageExtras
 from murmuration.runs.converting import write_parquet
 from murmuration.runs.spreading import find_spread
 
+CURVES_ADDRESS = "http://localhost:6006/?smoothing=0#timeseries"  # smoothing would move few points off their values
+
 
 def compare_and_report(run: ComparisonRun, folder: Path, policies: Mapping[str, Scheduler] | None = None) -> None:
     """Compare the schedulers of a run on its workloads; print the table and write the report.
@@ -170,7 +172,7 @@ def resumable(folder: Path, seeds: int = 1) -> Iterator[None]:
     run = os.path.relpath(folder)
     print(f"training in {run}", flush=True)
     curves = os.path.join(run, "tensorboard") if seeds == 1 else run  # with several seeds, each has its own
-    print(f"tensorboard --logdir {shlex.quote(curves)}", flush=True)
+    print(f"tensorboard --logdir {shlex.quote(curves)}  # then {CURVES_ADDRESS}", flush=True)
     try:
         with interrupts_first():
             yield

@@ -12,7 +12,7 @@ from murmuration.config.provenance import changed_since, read_provenance
 from murmuration.runs.comparing import compare_and_report
 
 COMPARED = ("results.json", "state.json")  # the figures of a run, as far as it has these files
-TIMES = "cpu_time"  # the only figures that differ between equal runs
+TIMES = ("cpu_time", "progress")  # the only figures that differ between equal runs
 NAMED = 3  # of the figures that differ, those that a message names
 
 
@@ -79,7 +79,7 @@ def read_figures(path: Path) -> Any:
         ChoiceError: it is missing or damaged.
     """
     found = load_json(path)
-    return {key: value for key, value in found.items() if key != TIMES} if isinstance(found, Mapping) else found
+    return {key: value for key, value in found.items() if key not in TIMES} if isinstance(found, Mapping) else found
 
 
 def leaves(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from agents.methods.imitation import ImitationSettings
 from agents.policies.checkpoint import find_checkpoint
 from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.policies.options.playing import Player
-from agents.tags import BOUND_LINE, HEADLINE
+from agents.tags import BOUND_LINE, ENV_STEPS, HEADLINE, LENGTH, RETURN
 from agents.training import Trainer, TrainingSettings
 from agents.validation import VALIDATION_SEED
 from baselines.fifo import Fifo
@@ -114,9 +114,14 @@ def test_curves_of_the_policy_and_level_lines_of_the_baselines(run):
     for tag in ("policy_loss", "entropy", "kl", "clip_fraction", "advantage_spread", "lr"):
         assert [step for step, _ in drawn[f"learner/{tag}"]] == [1, 2]
         assert np.isfinite([value for _, value in drawn[f"learner/{tag}"]]).all()
-    assert "throughput/episodes_per_second" in drawn
-    assert {"train/mean_jct", "train/makespan", "train/decisions"} <= set(drawn)
-    assert "imitation/imitation_loss" in scalars(folder / "tensorboard" / "imitation")
+    assert {"train/mean_jct", "train/makespan", "throughput/steps_per_second", LENGTH} <= set(drawn)
+    steps = sum(value for _, value in drawn[ENV_STEPS])
+    assert drawn["progress/env_steps"][-1][1] == pytest.approx(drawn["progress/env_steps"][0][1] + steps)
+    assert drawn["progress/env_steps"][0][1] > 0, "those of imitation"
+    episodes = QUICK_PPO.num_episodes
+    assert steps == pytest.approx(episodes * sum(value for _, value in drawn[LENGTH]))
+    for _, value in drawn[RETURN]:
+        assert value < 0
     curve = [state.validation[str(step)]["tiny"]["mean_jct"] for step in range(3)]
     assert [value for _, value in drawn["validation/tiny/mean_jct"]] == pytest.approx(curve, rel=1e-5)
     curve = [state.validation[str(step)]["tiny"]["compared_cost"] for step in range(3)]  # where baselines play too

@@ -76,7 +76,7 @@ def ends_like(folder, settings, unbroken):
     assert resumed == state
     assert equal(last(folder), last(whole))
     curves = [scalars(each / "tensorboard" / "policy") for each in (folder, whole)]
-    for tag in ("train/mean_jct", "train/decisions", "learner/policy_loss", "learner/entropy"):
+    for tag in ("train/mean_jct", "train/episode_length", "learner/policy_loss", "learner/entropy"):
         ours, theirs = (curve.get(tag) for curve in curves)
         assert ours == theirs, tag
     return told
@@ -149,7 +149,8 @@ def test_after_damage_a_run_ends_as_the_unbroken_one(tmp_path, unbroken):
     assert "no curves from here on" in told.notes[1]
     assert told.notes[2] == "resumed after iteration 2"
     here, there = (json.loads((each / "state.json").read_text()) for each in (tmp_path, folder))
-    assert len(here.pop("cpu_time")) == len(there.pop("cpu_time")) == 3  # the only figure of a run that differs
+    assert len(here.pop("cpu_time")) == len(there.pop("cpu_time")) == 3  # times are the only figures that differ
+    assert here.pop("progress")["env_steps"] == there.pop("progress")["env_steps"]
     assert here == there
 
 

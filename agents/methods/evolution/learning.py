@@ -30,6 +30,7 @@ from agents.problems.bids import BiddingTask, BidProblem, build_policy, spec_of
 from agents.problems.objective import EpisodeObjective, LogMerit
 from agents.problems.playing import Game, Score, play
 from agents.seeding import Phase, derive_seed
+from agents.tags import ENV_STEPS, LENGTH, RETURN
 from envs.bidding import BiddingBatch, BiddingSpec
 from envs.episodes.worlds import WorldDistribution
 from envs.types import FloatArray, MurmurationError
@@ -234,10 +235,11 @@ class Scores:
         return np.array([[[objective(score) for score in scores] for scores in pair] for pair in self.pairs])
 
     def figures(self) -> dict[str, float]:
-        """Return means over all episodes."""
+        """Return means over all episodes, and the environment steps of all."""
         flat = np.array([score for pair in self.pairs for scores in pair for score in scores], np.float64)
-        names = ("mean_jct", "makespan", "unfinished", "reward")
-        return {f"train/{name}": value for name, value in zip(names, flat.mean(axis=0).tolist(), strict=True)}
+        names = ("train/mean_jct", "train/makespan", "train/unfinished", RETURN, LENGTH)
+        found = dict(zip(names, flat.mean(axis=0).tolist(), strict=True))
+        return found | {ENV_STEPS: found[LENGTH] * len(flat)}
 
 
 class EvolutionRunner(PieceRunner):

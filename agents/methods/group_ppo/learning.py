@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from agents.networks.decisions import segment_log_softmax
-from agents.on_options.advantage import following_decisions, lambda_advantages
+from agents.on_options.advantage import explained_variance, following_decisions, lambda_advantages
 from agents.on_options.learner import OptionLearner, OptionModule, critic_values, weights_of
 from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
@@ -150,8 +150,8 @@ class GroupLearner(OptionLearner):
             settings.gae_lambda,
         )
         target = critic.normalised(torch.from_numpy((values + advantage).astype(np.float32))).numpy()
-        unexplained = float(np.var(values - lesson.advantage)) / max(float(np.var(lesson.advantage)), 1e-9)
-        return lesson._replace(advantage=advantage - advantage.mean()), target, {"explained": 1.0 - unexplained}
+        figures = {"explained_variance": explained_variance(values, lesson.advantage)}
+        return lesson._replace(advantage=advantage - advantage.mean()), target, figures
 
     def _batch(self, lesson: Lesson, rows: Rows, target: FloatArray, chosen: IntArray) -> dict[str, Any]:
         """Return some decisions with all their choices."""

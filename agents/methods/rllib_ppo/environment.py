@@ -7,12 +7,15 @@ from gymnasium import spaces
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from agents.problems.options import OptionTask
+from agents.tags import LENGTH, RETURN
 from envs.episodes.parallel import AgentObservation
 from envs.options import OptionEnv, OptionSpec
 from envs.options.environment import OptionAction
 from envs.options.padding import option_features_box, state_size
 
 HOUR = 3600.0
+EPISODES = 100  # over which they are means, as RLlib's own
+OUTCOME = "murmuration"  # the entry of RLlib's results with means over episodes, see `NodesOfRLlib.outcome`
 
 
 class NodesOfRLlib(MultiAgentEnv):
@@ -20,7 +23,7 @@ class NodesOfRLlib(MultiAgentEnv):
 
     An observation is that of `OptionEnv` with the rows of the nodes that `edges` names (`linked`), and where the
     critic is central the rows of the joint `state`. The return of an episode is the environment's, divided by the jobs
-    of an episode and by an hour.
+    of an episode and by an hour; `outcome` has it as it is.
 
     Args:
         config: with the entries `tasks`, `max_options`, `central` and `seed`; further ones are RLlib's.
@@ -36,7 +39,7 @@ class NodesOfRLlib(MultiAgentEnv):
         self._scale = [task.source.num_jobs * HOUR for task in tasks]
         self._central, self._episode = bool(config["central"]), 0
         self._seed = [int(config["seed"]), int(getattr(config, "worker_index", 0))]
-        self._now = self._envs[0]
+        self._now, self._paid, self._steps = self._envs[0], 0.0, 0
         agents = max((env.possible_agents for env in self._envs), key=len)
         self.possible_agents, self.agents = list(agents), list(agents)
         self.observation_spaces = {agent: self._space() for agent in agents}
@@ -57,7 +60,7 @@ class NodesOfRLlib(MultiAgentEnv):
         """Begin an episode: the tasks in turn, each with a fresh workload."""
         self._now = self._envs[self._episode % len(self._envs)]
         drawn = np.random.default_rng([*self._seed, self._episode if seed is None else seed])
-        self._episode += 1
+        self._episode, self._paid, self._steps = self._episode + 1, 0.0, 0
         self._observations, _ = self._now.reset(seed=int(drawn.integers(2**31)), options=options)
         return self._asked(), {}
 
@@ -67,8 +70,15 @@ class NodesOfRLlib(MultiAgentEnv):
         scale = self._scale[self._envs.index(self._now)]
         self._observations, rewards, ended, cut, _ = self._now.step(actions)
         over, stopped = any(ended.values()), any(cut.values())
+        self._paid, self._steps = self._paid + next(iter(rewards.values())), self._steps + 1
         found = {agent: value / scale for agent, value in rewards.items()}
         return self._asked(over or stopped), found, {"__all__": over}, {"__all__": stopped}, {}
+
+    def outcome(self) -> dict[str, float]:
+        """Return the figures of an episode that has ended, by the tags of `agents.tags`."""
+        batch = self._now.batch
+        jct, makespan = batch.mean_jct(0), batch.makespan(0)
+        return {RETURN: self._paid, LENGTH: self._steps, "train/mean_jct": jct, "train/makespan": makespan}
 
     def _asked(self, everybody: bool = False) -> dict[str, AgentObservation]:
         """Return the observations of the nodes that have options, or of all."""
@@ -81,3 +91,9 @@ class NodesOfRLlib(MultiAgentEnv):
             for (agent, seen), rows in zip(self._observations.items(), heard, strict=True)
             if everybody or seen["action_mask"][1:].any()
         }
+
+
+def log_outcome(*, env: Any, env_index: int, metrics_logger: Any, **_: Any) -> None:
+    """Log what came of an episode; a callback of RLlib at its end."""
+    for tag, value in env.envs[env_index].unwrapped.outcome().items():
+        metrics_logger.log_value((OUTCOME, tag), value, window=EPISODES)

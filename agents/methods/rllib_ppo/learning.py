@@ -8,14 +8,22 @@ from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
 from ray.tune.registry import register_env
 from torch import nn
 
-from agents.methods.rllib_ppo.environment import NodesOfRLlib
+from agents.methods.rllib_ppo.environment import OUTCOME, NodesOfRLlib, log_outcome
 from agents.methods.rllib_ppo.module import NodeModule
 from agents.on_ray.pieces import AlgorithmOnRay
 from agents.on_ray.state import RESTARTS, require_finite
 from agents.problems.options import OptionProblem
 from agents.seeding import Phase, derive_seed
+from agents.tags import ENV_STEPS
 
 NODE, ENVIRONMENT = "node", "murmuration_nodes"
+LEARNT = {  # name in RLlib's results: that of all methods
+    "policy_loss": "policy_loss",
+    "vf_loss": "value_loss",
+    "entropy": "entropy",
+    "vf_explained_var": "explained_variance",
+    "gradients_default_optimizer_global_norm": "gradient_norm",
+}
 
 
 class RLlibTraining(AlgorithmOnRay):
@@ -46,12 +54,8 @@ class RLlibTraining(AlgorithmOnRay):
         """Run one iteration; return figures to log."""
         found, spent = self._run_iteration()
         played, learnt = found["env_runners"], found["learners"][NODE]
-        figures = {"train/env_steps": played.get("num_env_steps_sampled_lifetime", 0.0)}
-        if "agent_episode_returns_mean" in played:
-            returns = list(played["agent_episode_returns_mean"].values())
-            figures["train/return"] = sum(returns) / len(returns)
-        for name in ("policy_loss", "vf_loss", "entropy", "mean_kl_loss", "vf_explained_var"):
-            figures[f"learner/{name}"] = learnt.get(name, 0.0)
+        figures = {ENV_STEPS: played.get("num_env_steps_sampled", 0.0), **played.get(OUTCOME, {})}
+        figures |= {f"learner/{own}": learnt[name] for name, own in LEARNT.items() if name in learnt}
         return {name: float(value) for name, value in figures.items()} | spent
 
 
@@ -66,6 +70,7 @@ def configure(problem: OptionProblem, settings: Any, network: nn.Module, seed: i
     }
     config.environment(ENVIRONMENT, env_config=world, disable_env_checking=True)
     config.env_runners(num_env_runners=settings.num_env_runners, num_envs_per_env_runner=1)
+    config.callbacks(on_episode_end=log_outcome)
     config.multi_agent(policies={NODE}, policy_mapping_fn=lambda *_, **__: NODE)
     state = NodesOfRLlib(world).state_size if central else 0
     module = RLModuleSpec(

@@ -31,7 +31,7 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from torch import Tensor
 
-from agents.on_options.advantage import following_decisions, lambda_advantages
+from agents.on_options.advantage import explained_variance, following_decisions, lambda_advantages
 from agents.on_options.learner import OptionLearner, OptionModule, critic_values
 from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
@@ -100,7 +100,7 @@ class VDNLearner(OptionLearner):
         settings = setup.settings
         joined = Group.join([played[number] for number in sorted(played)], settings.group_size)
         rows, rounds = Rows.of(joined.lesson), DecidedRounds.of(joined.episode, joined.time)
-        target = self._targets(joined, rows, rounds)
+        target, explained = self._targets(joined, rows, rounds)
         rng = np.random.default_rng(derive_seed(setup.seed, Phase.LEARNING, iteration, 1))
         optimizer = self.get_optimizer(DEFAULT_MODULE_ID)
         for group, lr in zip(optimizer.param_groups, settings.step_sizes(iteration), strict=True):
@@ -109,11 +109,15 @@ class VDNLearner(OptionLearner):
             for chosen in np.array_split(rng.permutation(len(target)), settings.num_minibatches):
                 if len(chosen):
                     self.take_step(optimizer, self._of_rounds(joined, rows, rounds, target, chosen))
-        figures = {**self.figures, "temperature": settings.temperature_at(iteration)}
+        figures = {
+            **self.figures,
+            "explained_variance": explained,
+            "temperature": settings.temperature_at(iteration),
+        }
         return joined.figures | {f"learner/{name}": value for name, value in figures.items()}
 
-    def _targets(self, joined: Group, rows: Rows, rounds: DecidedRounds) -> FloatArray:
-        """Return float64[R], the return that the value of each round should be, in the critic's units."""
+    def _targets(self, joined: Group, rows: Rows, rounds: DecidedRounds) -> tuple[FloatArray, float]:
+        """Return float64[R], the return that each round should be worth, in the critic's units; explained variance."""
         settings, critic, first = self._setup.settings, self._own.critic, rounds.order[rounds.first]
         returns = joined.lesson.advantage[first]
         critic.observe(torch.from_numpy(returns.astype(np.float32)))
@@ -121,7 +125,7 @@ class VDNLearner(OptionLearner):
         found = values + lambda_advantages(
             values - returns, rounds.time, following_decisions(rounds.episode), settings.horizon, settings.trace_decay
         )
-        return np.asarray((found - float(critic.mean)) / float(critic.scale))
+        return np.asarray((found - float(critic.mean)) / float(critic.scale)), explained_variance(values, returns)
 
     def _of_rounds(
         self, joined: Group, rows: Rows, rounds: DecidedRounds, target: FloatArray, chosen: IntArray

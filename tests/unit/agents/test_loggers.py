@@ -22,7 +22,7 @@ class Remembering:
         self.points: list[tuple[str, str, int]] = []
         self.calls: list[str] = []
 
-    def continue_after(self, step: int) -> None:
+    def continue_after(self, step: int, progress: Any) -> None:
         self.calls.append(f"continue after {step}")
 
     def write(self, scalars: Any, step: int, line: str = POLICY) -> None:
@@ -85,7 +85,7 @@ def test_a_resumed_table_forgets_points_of_the_policy_after_its_state(tmp_path):
     first.draw_level({"a": 9.5}, 10, "fifo")
     first.close()
     again = CurveTable(tmp_path, print)
-    again.continue_after(2)
+    again.continue_after(2, {})
     again.write({"a": 30.0}, 3)
     again.close()
     assert [(row["line"], row["step"], float(row["value"])) for row in rows_of(tmp_path / "curves.csv")] == [
@@ -134,7 +134,7 @@ def test_wandb_keeps_an_offline_run_that_a_resume_goes_on_with(tmp_path, monkeyp
     assert list(tmp_path.glob(f"wandb/offline-run-*-{identifier.strip()}/*.wandb"))
     assert any("wandb sync" in note for note in notes)
     again = open_loggers(["wandb"], tmp_path, notes.append)
-    again.continue_after(1)
+    again.continue_after(1, {})
     again.write({"validation/jct": 1.0}, 2)
     again.close()
     assert (tmp_path / "wandb_id").read_text() == identifier

@@ -8,24 +8,27 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from agents.loggers.protocol import flatten
-from agents.loggers.tensorboard import TensorBoardWriter, as_code, layout_of
+from agents.loggers.tensorboard import HEADINGS, TensorBoardWriter, as_code
+from agents.methods.vdn import VDNSettings
 from agents.networks.bidding import BiddingPolicy
 from agents.networks.graph import DenseAttention, GraphAttention
 from agents.pictures import allocation_heat_map, is_power_of_two, picture_episode
 from agents.policies import BiddingScheduler
 from agents.policies.options.scheduler import OptionScheduler
 from agents.policies.watching import attention_weights, watch_attention
-from agents.tags import GAIN, HEADLINE, POLICY
-from agents.training import TrainingSettings
+from agents.problems.options import OptionProblem
+from agents.tags import AXES, GAIN, HEADLINE, POLICY, PROGRESS, RETURN
+from agents.training import Trainer, TrainingSettings
+from baselines.srtf import Srtf
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.simulation import FifoMarket
 from envs.types import MurmurationError
-from tests.conformance.test_training import SETTINGS, trainer
-from tests.unit.agents.curves import charts_without_curves, scalars
+from tests.conformance.test_training import SETTINGS, Told, trainer
+from tests.unit.agents import test_evolution_training, test_rllib_ppo
+from tests.unit.agents.curves import charts_of, scalars
 from tests.unit.agents.worlds import QUICK_PPO, scorer, small_world
 from tests.unit.metrics.fabricated import three_jobs
 
@@ -39,7 +42,7 @@ def test_after_a_resume_no_step_appears_twice(tmp_path):
     first.draw_level({HEADLINE: 7.0}, 4, "fifo")
     first.close()
     again = TensorBoardWriter(tmp_path, print)
-    again.continue_after(2)
+    again.continue_after(2, {})
     for step in (3, 4, 5):
         again.write({"train/return": 10.0 * step}, step)
     again.draw_level({HEADLINE: 7.0}, 5, "fifo")
@@ -56,19 +59,101 @@ def test_after_a_resume_no_step_appears_twice(tmp_path):
     assert scalars(tmp_path / "tensorboard" / "fifo")[HEADLINE] == [(0, 7.0), (5, 7.0)]
 
 
-def test_the_overview_comes_first_and_the_layout_names_it():
-    assert min([HEADLINE, "imitation/x", "learner/x", "throughput/x", "train/x", "validation/x"]) == HEADLINE
-    for metric in (HEADLINE, GAIN):
-        first = list(layout_of(metric)["Overview"].values())
-        assert first[0][1] == [metric]
-        assert sum({HEADLINE, GAIN} & set(tags) != set() for _, tags in first) == 1, "two charts of one thing"
+def test_costs_are_axes_and_a_resumed_run_goes_on_where_they_were(tmp_path):
+    """Validated at 0, 10 and 20 CPU-s; the state is that of 10 CPU-s, and what was written after it is lost."""
+
+    def write(writer, step, spent, value):
+        writer.write({HEADLINE: value, RETURN: -value, f"{PROGRESS}/cpu_seconds": spent}, step)
+
+    first = TensorBoardWriter(tmp_path, print)
+    first.draw_level({HEADLINE: 7.0}, 4, "fifo")
+    for step, spent, value in ((0, 0.0, 9.0), (1, 10.2, 8.0), (2, 20.0, 6.0)):
+        write(first, step, spent, value)
+    first.close()
+    again = TensorBoardWriter(tmp_path, print)
+    again.continue_after(1, {"cpu_seconds": 10.2})
+    again.draw_level({HEADLINE: 7.0}, 4, "fifo")
+    write(again, 2, 30.0, 5.0)
+    again.close()
+    drawn = scalars(tmp_path / "tensorboard" / POLICY / "over_cpu_seconds")
+    assert drawn["1_over_cpu_seconds/validation_mean_jct_hours"] == [(0, 9.0), (10, 8.0), (30, 5.0)]
+    assert drawn["1_over_cpu_seconds/return"] == [(0, -9.0), (10, -8.0), (30, -5.0)]
+    level = scalars(tmp_path / "tensorboard" / "fifo")
+    assert level["1_over_cpu_seconds/validation_mean_jct_hours"] == [(0, 7.0), (30, 7.0)]
+    assert "1_over_cpu_seconds/return" not in level
 
 
-def test_every_chart_shows_curves_that_training_writes(tmp_path):
-    method = replace(QUICK_PPO, baseline="critic", group_size=4)
-    trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="none", method=method)).run()
-    assert charts_without_curves(HEADLINE, scalars(tmp_path / "tensorboard" / POLICY)) == []
-    assert charts_without_curves(HEADLINE, [HEADLINE])
+def test_the_overview_comes_first():
+    assert (
+        min([HEADLINE, "imitation/x", "learner/x", "throughput/x", "train/x", "validation/x", "1_over/x"]) == HEADLINE
+    )
+
+
+def options_trained_by(method, **changes):
+    settings = replace(SETTINGS, iterations=1, method=method, teacher="none", **changes)
+    return lambda folder: trainer(folder, settings), HEADLINE
+
+
+def bids_trained(folder):
+    settings = TrainingSettings(
+        test_evolution_training.SETTINGS, 1, validate_every=1, num_validation=3, picture_every=0
+    )
+    problem = test_evolution_training.problem_of()
+    return Trainer(problem, settings, {"srtf": Srtf}, folder, 3, Told())
+
+
+def nodes_trained(folder):
+    settings = TrainingSettings(
+        replace(test_rllib_ppo.SETTINGS, steps=200), 1, validate_every=1, num_validation=1, picture_every=0
+    )
+    problem = OptionProblem([test_rllib_ppo.task()], test_rllib_ppo.NETWORKS["scorer"])
+    return Trainer(problem, settings, {"srtf": Srtf}, folder, 3, Told())
+
+
+EPISODES = {
+    "return of training episodes",
+    "environment steps of a training episode",
+    "mean JCT of training episodes (s)",
+}
+THROUGHPUT = {"environment steps per second", "CPU seconds of an iteration"}
+POLICY_GRADIENT = {"entropy", "loss of the policy"}
+CRITIC = {"explained variance of the critic", "loss of the critic"}
+TRAINED = {
+    "group_ppo": (*options_trained_by(QUICK_PPO), POLICY_GRADIENT | {"KL divergence"}),
+    "critic_ppo": (
+        *options_trained_by(replace(QUICK_PPO, baseline="critic")),
+        POLICY_GRADIENT | CRITIC | {"KL divergence"},
+    ),
+    "vdn": (*options_trained_by(VDNSettings(num_workloads=2, group_size=2)), CRITIC),
+    "imitation": (
+        lambda folder: trainer(folder, replace(SETTINGS, iterations=1)),
+        HEADLINE,
+        POLICY_GRADIENT | {"KL divergence", "cross-entropy", "decisions in which the policy agrees"},
+    ),
+    "evolution": (bids_trained, GAIN, {"share of the signal in the difference of pairs"}),
+    "rllib_ppo": (nodes_trained, HEADLINE, POLICY_GRADIENT | CRITIC),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_chart_of_every_method_has_curves(tmp_path, name):
+    make, metric, learnt = TRAINED[name]
+    made = make(tmp_path)
+    made.loggers.describe({}, {}, metric)
+    state = made.run()
+    charts = charts_of(tmp_path / "tensorboard")
+    assert [title for title, tags in charts.items() if not tags] == []
+    assert next(iter(charts.values())) == [metric], "the measure that chooses checkpoints comes first"
+    over = {title for title in charts if " over " in title}
+    validated = {title for title in charts if title.startswith("validation: ") and " over " not in title}
+    assert len(over) == 4 + (metric == GAIN), "the heading of gains says over the market"
+    assert set(charts) - over - validated == EPISODES | THROUGHPUT | {"norm of the gradient"} | learnt
+    for axis in AXES:
+        drawn = scalars(tmp_path / "tensorboard" / POLICY / f"over_{axis}")
+        assert [step for step, _ in drawn[f"1_over_{axis}/{metric.rpartition('/')[2]}"]][-1] == round(
+            state.progress[axis]
+        )
+    assert state.progress["env_steps"] > 0
 
 
 def test_settings_are_text_and_hyperparameters(tmp_path):
@@ -86,8 +171,7 @@ def test_settings_are_text_and_hyperparameters(tmp_path):
         "trainer.lr": 0.1,
         "trainer.on": True,
     }
-    layout = layout_pb2.Layout.FromString(events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0])
-    assert [category.title for category in layout.category] == list(layout_of(HEADLINE))
+    assert charts_of(tmp_path / "tensorboard") == {HEADINGS[HEADLINE]: [HEADLINE]}
     assert events.Scalars(HEADLINE)[0].value == 3.0
     assert len(events.Scalars(HEADLINE)) == 1
 

@@ -11,6 +11,7 @@ import pytest
 
 from agents.loggers.tensorboard import TensorBoardWriter
 from agents.tags import BOUND_LINE, HEADLINE, OVERVIEW, POLICY
+from murmuration.runs.comparing import CURVES_ADDRESS
 from tests.unit.reports.pages import drawn, find_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -63,10 +64,11 @@ def wait_for(process, address, text):
 
 
 def test_the_overview_with_policy_baselines_and_bound_is_the_first_screen(address):
-    page = drawn(f"{address}/#timeseries", 1400, 1200, 20_000)
+    page = drawn(f"{address}/{CURVES_ADDRESS.partition('6006/')[2]}", 1400, 1200, 20_000)
+    assert re.search(r'class="slider-input"[^>]*value="0"|aria-valuetext="0"', page), "points stand at their values"
     text = re.sub(r"<[^>]*>", "\n", page)
     lines = [line.strip() for line in text.splitlines()]
     assert {POLICY, "starling", BOUND_LINE} <= set(lines)
     groups = [line for line in lines if line in (OVERVIEW, "learner", "throughput")]
     assert groups[0] == OVERVIEW
-    assert page.index(HEADLINE.removeprefix(f"{OVERVIEW}/")) < page.index("signal_share")
+    assert HEADLINE.removeprefix(f"{OVERVIEW}/") in page

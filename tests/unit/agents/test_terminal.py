@@ -24,7 +24,7 @@ def shown(*steps):
 
 def test_the_bar_shows_figures_in_a_persons_units():
     text = shown(
-        (1, {"train/mean_jct": 12345.6, "imitation_agreement": 0.875, "validated": 2000.0, "baseline": 2500.0})
+        (1, {"train/mean_jct": 12345.6, "imitation/agreement": 0.875, "validated": 2000.0, "baseline": 2500.0})
     )
     assert "training 12,346 s" in text
     assert "agreement 88%" in text

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from murmuration.config.errors import ChoiceError, explain_error, explain_missing_extra, interrupt_on_termination
-from murmuration.runs.comparing import resumable
+from murmuration.runs.comparing import CURVES_ADDRESS, resumable
 from tests.unit.scripts.test_training_scripts import SCRIPTS, TINY, one_line, run, run_here
 
 INSTALL = "pip install -c constraints.txt -e '.[learn]'"
@@ -59,7 +59,9 @@ def test_a_run_prints_its_folder_first_and_how_to_resume_when_interrupted(tmp_pa
     folder = tmp_path / "my runs" / "one"
     folder.mkdir(parents=True)
     with resumable(folder):
-        assert capsys.readouterr().out == "training in my runs/one\ntensorboard --logdir 'my runs/one/tensorboard'\n"
+        out = capsys.readouterr().out
+        shown = f"tensorboard --logdir 'my runs/one/tensorboard'  # then {CURVES_ADDRESS}"
+        assert out == f"training in my runs/one\n{shown}\n"
     with (
         pytest.raises(KeyboardInterrupt, match="nothing is kept yet; begin anew in its folder with python"),
         resumable(folder),

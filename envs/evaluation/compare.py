@@ -11,7 +11,7 @@ from envs.evaluation.plain_values import name_object, plain
 from envs.evaluation.plausible import refuse_below_bound
 from envs.evaluation.playing import Played, PlayedCallback, ProgressCallback, play_schedulers
 from envs.evaluation.said_of_rules import describe_rules
-from envs.evaluation.said_of_runs import names_batches
+from envs.evaluation.said_of_runs import find_training_seeds, names_batches
 from envs.evaluation.spread import Spread
 from envs.metrics.bounds import Relaxation
 from envs.performance import efficiency_notes, throughput_sources
@@ -76,6 +76,8 @@ def compare_schedulers(
     chosen = next((name for name in (reference, "fifo") if name in runs), "")
     ran = workloads[: max(map(len, runs.values()))]  # fewer than all if all schedulers are slow ones
     settings = describe_settings(ran, setup, seed) | dict(about or {}) | {"job_time": share_job_time(runs, setup)}
+    if seeds := find_training_seeds({name: each for name, each in schedulers.items() if name in runs}):
+        settings["training_seeds"] = seeds
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
     relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))

@@ -2,9 +2,22 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from envs.evaluation.episode import EpisodeFigures
 from envs.simulation import RunResult
+
+
+def find_training_seeds(schedulers: Mapping[str, Any]) -> dict[str, int]:
+    """Return the seed with which each learned scheduler was trained, its attribute `training_seed`, by name."""
+    found = {name: getattr(scheduler, "training_seed", None) for name, scheduler in schedulers.items()}
+    return {name: seed for name, seed in found.items() if isinstance(seed, int)}
+
+
+def describe_training(seeds: Mapping[str, int]) -> list[str]:
+    """Say how many training seeds the learned rows of a table have; nothing without any."""
+    told = ", ".join(f"{name} {seed}" for name, seed in seeds.items())
+    return [f"One training seed each: {told}. Intervals of a row are over workloads, not over seeds."] if seeds else []
 
 
 def describe_counts(runs: Mapping[str, Sequence[RunResult | EpisodeFigures]]) -> list[str]:

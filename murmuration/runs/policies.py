@@ -44,14 +44,22 @@ def load_policy(
     """
     folder = find_checkpoint(find_shipped(path))
     if is_bidding(folder):
-        checkpoint = BiddingCheckpoint.load(folder, networks)
-        options = {**checkpoint.market.get("options", {}), **(market_options or {})}
-        return checkpoint.scheduler(build_market({**checkpoint.market, "options": options}))
+        bids = BiddingCheckpoint.load(folder, networks)
+        options = {**bids.market.get("options", {}), **(market_options or {})}
+        return _with_seed(bids.scheduler(build_market({**bids.market, "options": options})), bids.notes)
     temperature = None if sampled is None else float(sampled)
     found = OptionCheckpoint.load(folder, networks)
     if isinstance(found.network, JobPriority) and found.network.program:
-        return Rltune(LearnedPriorities(found.network, found.rules))
-    return found.scheduler(temperature)
+        return _with_seed(Rltune(LearnedPriorities(found.network, found.rules)), found.notes)
+    return _with_seed(found.scheduler(temperature), found.notes)
+
+
+def _with_seed(scheduler: Any, notes: Mapping[str, Any]) -> Scheduler:
+    """Note on a policy the seed of its training, which tables show beside its name; see `find_training_seeds`."""
+    if isinstance(seed := notes.get("seed"), int):
+        scheduler.training_seed = seed
+    policy: Scheduler = scheduler
+    return policy
 
 
 def evaluate_policy(run: EvaluationRun, folder: Path) -> None:

@@ -127,6 +127,17 @@ def test_other_schedulers_do_not_change_a_result():
     assert [run.log == other.log for run, other in zip(alone, together, strict=True)] == [True, True]
 
 
+def test_a_learned_row_names_its_training_seed():
+    """The other rows do not, and without learned rows nothing is said."""
+    learned = InOrder()
+    learned.training_seed = 5
+    workloads, setup = [Workload.of([JobSpec(0, 0.0, 1, 10.0, "any")])], Setup(CLUSTER, IdealModel())
+    found = compare_schedulers({"policy": learned, "fifo": Fifo()}, workloads, setup, 0)
+    assert [found.marked(name) for name in found.schedulers] == ["policy (seed 5)", "fifo"]
+    assert "One training seed each: policy 5. Intervals of a row are over workloads, not over seeds." in found.caption
+    assert "training seed" not in compare_schedulers({"fifo": Fifo()}, workloads, setup, 0).caption
+
+
 def test_the_same_comparison_gives_the_same_json_except_cpu_time():
     first, again = (json.loads(versus({"r": InOrder(at_random), "l": Preempting()}).to_json()) for _ in range(2))
     assert first.pop("cpu_time").keys() == again.pop("cpu_time").keys()

@@ -5,6 +5,7 @@ import pytest
 from agents.policies import BiddingCheckpoint, BiddingScheduler
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
+from envs.evaluation.said_of_runs import find_training_seeds
 from envs.simulation import FifoMarket, Simulator, run_episode
 from envs.types import CheckpointError
 from murmuration.config.choices import CONF
@@ -60,6 +61,7 @@ def test_the_learned_planner_is_a_shipped_policy():
     for planner in (load_planner(), load_planner(str(shipped), plans=4)):
         assert play(planner).log == alone.log
     fewer, usual = load_planner(plans=0), load_planner()
+    assert find_training_seeds({"bids-64": usual, "market": FifoMarket()}) == {"bids-64": policy.notes["seed"]}
     for each in (fewer, usual):
         assert isinstance(each, BiddingScheduler)
         assert isinstance(each.market, StarlingMarket)

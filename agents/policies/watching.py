@@ -83,12 +83,12 @@ class WatchedBids(BiddingScheduler):
     def annotate(self, scene: Scene) -> Scene:
         """Return a scene with the coordination graph and the strongest bid of each node; as it is before a round."""
         if not self._asked:
-            return scene
+            return replace(scene, tells=True)
         observation = self.auction.observation
         joint = bids_on(self.network, observation)[0]
         edges: IntArray = observation["edges"][0, :, : self.num_edges].T.astype(np.int64)
         strongest = strongest_bids(joint, observation["pair_jobs"][0], self.auction.arrays.listed[0])
-        return replace(scene, edges=edges, bids=strongest)
+        return replace(scene, edges=edges, bids=strongest, tells=True)
 
 
 @contextmanager

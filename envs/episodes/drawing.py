@@ -1,11 +1,14 @@
 """Pictures of an episode: nodes as rows of GPU cells, cores and memory as bars, the queue, the clock, wants and edges.
 
-Colours are those of Okabe and Ito, which every form of colour vision distinguishes, and tints of them. Cells that are
-large enough show the job's number, because there are more jobs than colours.
+Colours are those of Okabe and Ito, which every form of colour vision distinguishes, and tints of them: jobs on adjacent
+GPUs differ, and a job keeps its colour over the pictures of an episode (`Palette`). Cells that are large enough show
+the job's number, because there are more jobs than colours.
 """
 
 import math
+from collections import Counter
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -16,39 +19,91 @@ from PIL import Image, ImageDraw, ImageFont
 from envs.episodes.scene import DOWN, FREE, Scene
 from envs.types import Seconds
 
-WIDTH, HEADER, MARGIN = 960, 64, 16
+WIDTH, HEADER, MARGIN = 1120, 64, 16
 NODES_PER_COLUMN = 32
-QUEUE_WIDTH = 200
+QUEUE_WIDTH = 270
 BESIDE, GRAPH_WIDTH = 215, 80  # bars and bids or wants; the coordination graph
 BARS = 70  # width of the bars of cores and memory, with a gap
-LARGEST_CELL = 34
+WIDEST_CELL, HIGHEST_ROW, USUAL_ROW = 170, 65, 34
+LEAST_HEIGHT = 260  # of the nodes and of the list of jobs
 SENTENCE = 18  # height of a line below the nodes
 INK, SOFT, LINE, EMPTY = (34, 34, 34), (96, 96, 96), (205, 205, 205), (238, 238, 238)
 CORES, MEMORY, EDGE = (0, 114, 178), (230, 159, 0), (150, 90, 160)
 BASE = ((0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233), (120, 120, 120))
 TINTS = (0.0, 0.35, 0.6)  # towards white
 Colour = tuple[int, int, int]
+COLOURS: tuple[Colour, ...] = tuple(
+    (round(r + (255 - r) * tint), round(g + (255 - g) * tint), round(b + (255 - b) * tint))
+    for tint in TINTS
+    for r, g, b in BASE
+)
 Frame = npt.NDArray[np.uint8]
 
 
-def draw_scene(scene: Scene, bars: bool | None = None) -> Frame:
-    """Draw a scene: uint8[height, 960, 3]. All scenes of one cluster have the same size.
+def draw_scene(scene: Scene, palette: "Palette | None" = None) -> Frame:
+    """Draw a scene: uint8[height, 1120, 3]. All scenes of one cluster have the same size.
 
     Args:
         scene: what is drawn.
-        bars: whether there is room for cores, memory and bids beside the nodes; by default where nodes are not too
-            many.
+        palette: of the episode, which keeps the colours of its jobs from picture to picture; None for this one alone.
     """
-    layout = Layout(scene)
+    layout, palette = Layout(scene), palette or Palette()
+    palette.update(scene, layout.rows)
     picture = Image.new("RGB", (WIDTH, layout.height), "white")
     draw = ImageDraw.Draw(picture)
     draw_header(draw, scene)
     for n in range(len(scene.owners)):
-        draw_node(draw, scene, layout, n, layout.roomy if bars is None else bars)
+        draw_node(draw, scene, layout, n, palette)
     draw_edges(draw, scene, layout)
-    draw_queue(draw, scene, layout)
+    draw_jobs(draw, scene, layout, palette)
     draw_sentences(draw, scene, layout)
     return np.asarray(picture, np.uint8).copy()
+
+
+class Palette:
+    """Colours of jobs over the pictures of one episode; an earlier time than before begins another one.
+
+    A job takes a colour that no job beside it has, that as few others as possible have, and if it can one of another
+    hue than those beside it. It keeps its colour, also while it waits, unless it comes beside a job of the same one.
+    """
+
+    def __init__(self) -> None:
+        self._number: dict[int, int] = {}  # place in COLOURS
+        self._time = 0.0
+
+    def colour(self, job: int) -> Colour | None:
+        """Return the colour of a job; None if it has never run."""
+        return COLOURS[self._number[job]] if job in self._number else None
+
+    def update(self, scene: Scene, rows: int) -> None:
+        """Choose colours for a scene, whose nodes are in columns of `rows`."""
+        if scene.time < self._time:
+            self._number.clear()
+        self._time = scene.time
+        beside = neighbours(scene, rows)
+        for job, others in beside.items():
+            known = {self._number[other] for other in others if other in self._number}
+            if job in self._number and self._number[job] not in known:
+                continue
+            running = Counter(self._number[other] for other in beside if other in self._number and other != job)
+            hues = {number % len(BASE) for number in known}
+            self._number[job] = min(
+                range(len(COLOURS)), key=lambda n: (n in known, running[n], n % len(BASE) in hues, n)
+            )
+
+
+def neighbours(scene: Scene, rows: int) -> dict[int, set[int]]:
+    """Return for each job on GPUs, in the order of nodes, the jobs on adjacent ones; columns have `rows` nodes."""
+    found: dict[int, set[int]] = {int(job): set() for row in scene.owners for job in row if job >= 0}
+    pairs = [pair for row in scene.owners for pair in pairwise(row)]
+    for n in range(1, len(scene.owners)):
+        if n % rows:
+            pairs += zip(scene.owners[n - 1], scene.owners[n], strict=False)
+    for one, other in pairs:
+        if one >= 0 and other >= 0 and one != other:
+            found[int(one)].add(int(other))
+            found[int(other)].add(int(one))
+    return found
 
 
 class Layout:
@@ -62,11 +117,12 @@ class Layout:
         self.column_width = (self.queue - MARGIN) / self.columns
         self.roomy = self.columns == 1
         self.label = 78 if self.columns <= 2 else 0
-        self.beside = BESIDE + GRAPH_WIDTH + 10 if self.roomy else 0
+        self.beside = (BESIDE + GRAPH_WIDTH if scene.tells else BARS) + 10 if self.roomy else 0
         across = (self.column_width - self.label - self.beside - 8) / self.most_gpus
-        self.cell = max(min(across, LARGEST_CELL), 1.0)
-        self.row_height = min(LARGEST_CELL if self.roomy else 18, max(self.cell, 12.0))
-        self.foot = int(HEADER + max(self.rows * self.row_height, 260) + MARGIN)  # of nodes and queue
+        self.cell = max(min(across, WIDEST_CELL), 1.0)
+        most = min(max(LEAST_HEIGHT / self.rows, USUAL_ROW), HIGHEST_ROW) if self.roomy else 18.0
+        self.row_height = min(most, max(self.cell, 12.0))
+        self.foot = int(HEADER + max(self.rows * self.row_height, LEAST_HEIGHT) + MARGIN)  # of nodes and jobs
         self.height = self.foot + SENTENCE * len(scene.said)
 
     def corner(self, n: int) -> tuple[float, float]:
@@ -89,11 +145,12 @@ class Layout:
 
 
 def draw_header(draw: ImageDraw.ImageDraw, scene: Scene) -> None:
-    """Write the clock and the figures of the episode."""
+    """Write the clock, the title and the figures of the episode."""
     draw.text((MARGIN, 8), clock(scene.time), INK, font(24))
+    draw.text((WIDTH - MARGIN, 14), shorten_to(scene.title, WIDTH - 260, font(14)), INK, font(14), anchor="ra")
     jct = "-" if math.isnan(scene.mean_jct) else clock(scene.mean_jct)
     parts = [
-        f"running {scene.num_running}",
+        f"running {len(scene.running)}",
         f"waiting {len(scene.waiting)}",
         f"done {scene.num_done}",
         f"free GPUs {scene.num_free}",
@@ -102,7 +159,7 @@ def draw_header(draw: ImageDraw.ImageDraw, scene: Scene) -> None:
     draw.text((MARGIN, 40), "     ".join(parts), SOFT, font(13))
 
 
-def draw_node(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout, n: int, bars: bool) -> None:
+def draw_node(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout, n: int, palette: Palette) -> None:
     """Draw the label, the GPUs, and where there is room the bars and the bid of a node."""
     left, top = layout.corner(n)
     gap = 1 if layout.cell > 3 else 0
@@ -112,13 +169,14 @@ def draw_node(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout, n: int, b
     for g, job in enumerate(scene.owners[n]):
         x = layout.cells(n) + g * layout.cell
         box = (round(x), top, max(round(x + layout.cell) - 1 - gap, round(x)), bottom)
-        draw.rectangle(box, fill=job_colour(int(job)) if job >= 0 else EMPTY)
+        fill = palette.colour(int(job)) or EMPTY
+        draw.rectangle(box, fill=fill)
         if job == DOWN:
             draw.line((box[0], top, box[2], bottom), SOFT, 1)
         if job >= 0 and layout.cell >= 22 and layout.row_height >= 14:
             middle = ((box[0] + box[2]) / 2, (top + bottom) / 2)
-            draw.text(middle, str(job), ink_on(job_colour(int(job))), font(11), anchor="mm")
-    if not bars:
+            draw.text(middle, str(job), ink_on(fill), font(11), anchor="mm")
+    if not layout.roomy:
         return
     x, height = layout.bars(n), (top + bottom) / 2
     for values, colour, y in ((scene.cores, CORES, top + 1), (scene.memory, MEMORY, height + 1)):
@@ -149,8 +207,8 @@ def draw_edges(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
         draw.arc((left - width, upper, left + width, lower), 270, 90, EDGE, thick)
 
 
-def draw_queue(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
-    """List the waiting jobs, as many as there is room for, and explain the bars."""
+def draw_jobs(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout, palette: Palette) -> None:
+    """List the jobs that run and that wait, as many as there is room for, and explain the bars."""
     left, top = layout.queue + 12, HEADER
     draw.line((layout.queue, HEADER - 4, layout.queue, layout.foot - MARGIN), LINE, 1)
     divided = scene.cores is not None and layout.roomy
@@ -158,23 +216,28 @@ def draw_queue(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
     if len(scene.edges) and layout.roomy:
         legend.append((EDGE, "share a job; thicker: more" if len(scene.weights) else "coordination graph"))
     if scene.wants and layout.roomy:
-        legend.append(("white", "beside a node: its likeliest"))
-        legend.append(("white", "option, and its share of all"))
+        legend.append(("white", "beside a node: its likeliest option, and"))
+        legend.append(("white", "its share of all"))
     if scene.bids and layout.roomy:
         legend.append(("white", "+1.0 on job 7: strongest bid"))
-    room = int((layout.foot - MARGIN - top - 18 - 18 * len(legend)) // 17) - 1
-    draw.text((left, top), f"jobs waiting: {len(scene.waiting)}", INK, font(13))
-    shown = scene.waiting[: room if len(scene.waiting) <= room else room - 1]
-    for i, waiting in enumerate(shown):
-        y = top + 20 + 17 * i
-        draw.rectangle((left, y + 2, left + 10, y + 12), fill=job_colour(waiting.job))
-        text = f"{waiting.job}: {waiting.num_gpus} GPU{'s' * (waiting.num_gpus > 1)}, {clock(waiting.age)}"
-        draw.text((left + 16, y), text, INK, font(12))
-    if len(shown) < len(scene.waiting):
-        draw.text((left, top + 20 + 17 * len(shown)), f"and {len(scene.waiting) - len(shown)} more", SOFT, font(12))
-    for i, (colour, name) in enumerate(legend):
+    room = int((layout.foot - MARGIN - top - 18 * len(legend)) // 17) - 1
+    waiting = min(len(scene.waiting), max(room // 2, room - len(scene.running)))
+    for jobs, verb, lines in ((scene.running, "runs on", room - waiting), (scene.waiting, "waits", waiting)):
+        shown = jobs[: lines if len(jobs) <= lines else max(lines - 1, 0)]
+        for job in shown:
+            colour = palette.colour(job.job)
+            draw.rectangle((left, top + 2, left + 10, top + 12), fill=colour, outline=colour or SOFT)
+            gpus = f"{job.num_gpus} GPU{'s' * (job.num_gpus > 1)}"
+            what = f"{verb} {gpus}" if verb == "runs on" else f"{verb} {brief(job.age)}, {gpus}"
+            rest = f", {brief(max(job.left, 0.0))} left" if math.isfinite(job.left) else ""
+            draw.text((left + 16, top), f"{job.job} {what}{rest}", INK, font(12))
+            top += 17
+        if len(shown) < len(jobs):
+            draw.text((left, top), f"and {len(jobs) - len(shown)} more that {verb.split()[0][:-1]}", SOFT, font(12))
+            top += 17
+    for i, (mark, name) in enumerate(legend):
         y = layout.foot - MARGIN - 18 * (len(legend) - i)
-        draw.rectangle((left, y + 3, left + 10, y + 13), fill=colour)
+        draw.rectangle((left, y + 3, left + 10, y + 13), fill=mark)
         draw.text((left + 16, y), name, SOFT, font(12))
 
 
@@ -193,11 +256,19 @@ def clock(seconds: Seconds) -> str:
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2])
 
 
-def job_colour(job: int) -> Colour:
-    """Return the colour of a job; consecutive jobs differ."""
-    tint = TINTS[job // len(BASE) % len(TINTS)]
-    red, green, blue = (round(part + (255 - part) * tint) for part in BASE[job % len(BASE)])
-    return red, green, blue
+def brief(seconds: Seconds) -> str:
+    """Return a time in one unit."""
+    for size, unit in ((86400.0, "d"), (3600.0, "h")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def shorten_to(text: str, width: float, letters: ImageFont.FreeTypeFont) -> str:
+    """Return a text that is at most so many pixels wide, cut at its end."""
+    while letters.getlength(text) > width:
+        text = text[:-2].rstrip() + "…"
+    return text
 
 
 def ink_on(colour: Colour) -> Colour:

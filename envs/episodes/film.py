@@ -1,6 +1,7 @@
 """Films of an episode: GIF with Pillow, MP4 with PyAV."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -8,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from PIL import Image
 
-from envs.episodes.drawing import Frame, draw_scene
+from envs.episodes.drawing import Frame, Palette, draw_scene
 from envs.episodes.scene import Scene
 from envs.scheduling import Scheduler
 from envs.simulation import Setup, Simulator, run_episode
@@ -24,22 +25,27 @@ class Annotates(Protocol):
         """Return a scene with links between nodes, wants and sentences; always with room for as many sentences."""
 
 
-def film_episode(scheduler: Scheduler, workload: Workload, setup: Setup, seed: int, num_frames: int) -> list[Frame]:
+def film_episode(
+    scheduler: Scheduler, workload: Workload, setup: Setup, seed: int, num_frames: int, title: str = ""
+) -> list[Frame]:
     """Play a workload and return `num_frames` pictures, evenly spaced in simulated time, and one of the end.
 
     The episode is played twice: once to learn how long it takes. Pictures show the cluster after the last decision, and
-    what a scheduler tells of it that `Annotates`.
+    what a scheduler tells of it that `Annotates`; all have the title.
 
     Raises:
         MurmurationError: there would be no picture, and all errors of `run_episode`.
     """
     if num_frames < 1:
         raise MurmurationError(f"frames is {num_frames}; it must be at least 1")
-    end = run_episode(scheduler, Simulator(workload, setup, seed)).end_time
-    simulator = Simulator(workload, setup, seed)
+    played = run_episode(scheduler, Simulator(workload, setup, seed))
+    simulator, palette, end = Simulator(workload, setup, seed), Palette(), played.end_time
+    ideal = np.full(len(workload), np.nan)
+    ideal[: len(played.records)] = played.records["ideal_duration"]
 
     def look() -> Scene:
-        scene = Scene.of(simulator.state, simulator.cluster)
+        scene = Scene.of(simulator.state, simulator.cluster, ideal=ideal)
+        scene = replace(scene, title=title)
         return scheduler.annotate(scene) if isinstance(scheduler, Annotates) else scene
 
     scheduler.reset(simulator.cluster, simulator.rng)
@@ -48,11 +54,11 @@ def film_episode(scheduler: Scheduler, workload: Workload, setup: Setup, seed: i
     times = np.linspace(0.0, end, num_frames, endpoint=False)
     for view in simulator.rounds():
         due = times[len(frames) : np.searchsorted(times, view.time, side="left")]
-        frames += [draw_scene(scene.at(float(time))) for time in due]
+        frames += [draw_scene(scene.at(float(time)), palette) for time in due]
         simulator.apply(scheduler.schedule(view))
         scene = look()
-    frames += [draw_scene(scene.at(float(time))) for time in times[len(frames) :]]
-    return [*frames, draw_scene(look())]
+    frames += [draw_scene(scene.at(float(time)), palette) for time in times[len(frames) :]]
+    return [*frames, draw_scene(look(), palette)]
 
 
 def write_film(frames: Sequence[Frame], path: Path, fps: int) -> None:

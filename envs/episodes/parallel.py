@@ -75,6 +75,7 @@ class NodeParallelEnv(ParallelEnv, Generic[EnvBatch, Action], ABC):
         self.max_cycles, self.illegal, self.illegal_penalty = max_cycles, illegal, illegal_penalty
         self._cycles = 0
         self._window: Window | None = None
+        self._palette: Any = None  # of pictures
         self._reward = reward
         self._seed = seed
         self._rng: np.random.Generator | None = None
@@ -209,13 +210,15 @@ class NodeParallelEnv(ParallelEnv, Generic[EnvBatch, Action], ABC):
             raise MurmurationError("no episode has begun, so there is nothing to render; call reset() first")
         if self.render_mode == "ansi":
             return describe_scene(self.scene())
-        from envs.episodes.drawing import draw_scene  # loads Pillow, which training does not need
+        from envs.episodes.drawing import Palette, draw_scene  # loads Pillow, which training does not need
 
+        self._palette = self._palette or Palette()
+        picture = draw_scene(self.scene(), self._palette)
         if self.render_mode == "rgb_array":
-            return draw_scene(self.scene())
+            return picture
         if self.render_mode == "human":
             self._window = self._window or Window(str(self.metadata["name"]), int(self.metadata["render_fps"]))
-            self._window.show(draw_scene(self.scene()))
+            self._window.show(picture)
         return None
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from envs.simulation import State
 from envs.simulation.world.state import Status
@@ -14,12 +15,13 @@ DOWN = -2
 
 
 @dataclass(frozen=True)
-class WaitingJob:
-    """A job in the queue."""
+class SceneJob:
+    """A job that runs or waits."""
 
     job: int
-    num_gpus: int  # requested
+    num_gpus: int  # held, or requested by a job that waits
     age: Seconds  # since its submission
+    left: Seconds = float("nan")  # of its run as it runs now, or alone on what it requests; NaN if that is not known
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Scene:
         cores: float64[num_nodes], the share of each node's cores that jobs hold; None if the scenario divides none.
         memory: float64[num_nodes], likewise.
         waiting: the queue, in order of submission.
-        num_running: running jobs.
+        running: the jobs on GPUs, likewise.
         num_free: free GPUs.
         num_done: finished jobs.
         mean_jct: mean JCT of the finished jobs in seconds; NaN without one.
@@ -42,6 +44,8 @@ class Scene:
         wants: for each node what it would do most likely, in a few words; empty without.
         said: sentences about what was decided, below the nodes, and empty ones for the room that others would take.
         bids: for each node the job that it bids for most and how much, -1 ... 1; empty without bids.
+        tells: whether there is room beside the nodes for edges, wants or bids, if only in other pictures.
+        title: who plays what; empty for none.
     """
 
     time: Seconds
@@ -49,8 +53,8 @@ class Scene:
     owners: list[IntArray]
     cores: FloatArray | None
     memory: FloatArray | None
-    waiting: list[WaitingJob]
-    num_running: int
+    waiting: list[SceneJob]
+    running: list[SceneJob]
     num_free: int
     num_done: int
     mean_jct: Seconds
@@ -59,6 +63,8 @@ class Scene:
     weights: FloatArray = field(default_factory=lambda: np.zeros(0))
     wants: list[str] = field(default_factory=list)
     said: tuple[str, ...] = ()
+    tells: bool = False
+    title: str = ""
 
     @classmethod
     def of(
@@ -67,8 +73,16 @@ class Scene:
         cluster: ClusterSpec,
         edges: IntArray | None = None,
         bids: list[tuple[int, float]] | None = None,
+        ideal: FloatArray | None = None,
     ) -> "Scene":
-        """Read the first episode of a state; edges and bids are those of the bidding environment."""
+        """Read the first episode of a state.
+
+        Args:
+            state: of the engine.
+            cluster: its nodes.
+            edges, bids: of the bidding environment.
+            ideal: float64[num_jobs], seconds that each job takes alone on the GPUs that it requests.
+        """
         episode, jobs, nodes = state.episode[0, 0], state.jobs[0], state.nodes[0]
         owners = gpu_owners(state, cluster)
         held = np.array([_amounts(state, n) for n in range(cluster.num_nodes)])
@@ -76,23 +90,20 @@ class Scene:
         divided = bool(episode.shares_cpu_memory)
         shares = held / np.maximum(total, 1e-12) if divided else None
         done = jobs["status"] == Status.DONE
-        queued = np.flatnonzero(jobs["status"] == Status.QUEUED)
-        queued = queued[np.argsort(jobs["submit"][queued], kind="stable")]
         return cls(
             time=float(episode.time),
             types=tuple(node.gpu_type for node in cluster.nodes),
             owners=owners,
             cores=shares[:, 0] if shares is not None else None,
             memory=shares[:, 1] if shares is not None else None,
-            waiting=[
-                WaitingJob(int(j), int(jobs["num_gpus"][j]), float(episode.time - jobs["submit"][j])) for j in queued
-            ],
-            num_running=int(episode.num_running),
+            waiting=_jobs(state, Status.QUEUED, "num_gpus", None if ideal is None else ideal * _undone(jobs)),
+            running=_jobs(state, Status.RUNNING, "gpus", jobs["finish"] - episode.time),
             num_free=int(episode.num_free),
             num_done=int(done.sum()),
             mean_jct=float((jobs["finish"] - jobs["submit"])[done].mean()) if done.any() else float("nan"),
             edges=np.zeros((0, 2), np.int64) if edges is None else edges,
             bids=bids or [],
+            tells=edges is not None,
         )
 
     def with_notes(
@@ -100,13 +111,28 @@ class Scene:
     ) -> "Scene":
         """Return the scene with what a policy tells of its decisions, and room for `lines` sentences."""
         blank = [""] * (lines - len(said))
-        return replace(self, edges=edges, weights=weights, wants=list(wants), said=(*said, *blank))
+        return replace(self, edges=edges, weights=weights, wants=list(wants), said=(*said, *blank), tells=True)
 
     def at(self, time: Seconds) -> "Scene":
         """Return the scene at a later time at which nothing else has changed."""
         later = time - self.time
         waiting = [replace(job, age=job.age + later) for job in self.waiting]
-        return replace(self, time=time, waiting=waiting)
+        running = [replace(job, age=job.age + later, left=job.left - later) for job in self.running]
+        return replace(self, time=time, waiting=waiting, running=running)
+
+
+def _undone(jobs: npt.NDArray[np.void]) -> FloatArray:
+    """float64[num_jobs]: the share of each job's work that is left."""
+    return np.asarray(jobs["remaining"] / np.maximum(jobs["work"], 1e-300))
+
+
+def _jobs(state: State, status: Status, size: str, left: FloatArray | None) -> list[SceneJob]:
+    """Return the jobs of a status in order of submission; their GPUs are in the column `size`."""
+    jobs, now = state.jobs[0], float(state.episode[0, 0].time)
+    found = np.flatnonzero(jobs["status"] == status)
+    found = found[np.argsort(jobs["submit"][found], kind="stable")]
+    known = np.full(len(jobs), np.nan) if left is None else left
+    return [SceneJob(int(j), int(jobs[size][j]), float(now - jobs["submit"][j]), float(known[j])) for j in found]
 
 
 def gpu_owners(state: State, cluster: ClusterSpec) -> list[IntArray]:
@@ -139,7 +165,7 @@ def _amounts(state: State, node: int) -> tuple[float, float]:
 def describe_scene(scene: Scene) -> str:
     """Describe a scene as text: a line about the jobs, and for each node its type and the job on each GPU."""
     lines = [
-        f"t = {scene.time:,.0f} s   running {scene.num_running}   waiting {len(scene.waiting)}   "
+        f"t = {scene.time:,.0f} s   running {len(scene.running)}   waiting {len(scene.waiting)}   "
         f"free GPUs {scene.num_free}"
     ]
     for n, row in enumerate(scene.owners):

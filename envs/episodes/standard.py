@@ -41,6 +41,7 @@ class JointEnv(Env[JointObservation, JointAction], Generic[JointAction]):
     def __init__(self, vector: EpisodeVectorEnv[Any, JointAction], render_mode: str | None = None) -> None:
         self._vector = vector
         self.render_mode = render_mode
+        self._palette: Any = None  # of pictures
         self.observation_space: spaces.Space[Any] = vector.single_observation_space
         self.action_space: spaces.Space[Any] = vector.single_action_space
 
@@ -66,9 +67,10 @@ class JointEnv(Env[JointObservation, JointAction], Generic[JointAction]):
         """Return a picture of the cluster; None without `render_mode`."""
         if self.render_mode is None:
             return None
-        from envs.episodes.drawing import draw_scene  # loads Pillow, which training does not need
+        from envs.episodes.drawing import Palette, draw_scene  # loads Pillow, which training does not need
 
-        return draw_scene(Scene.of(self._vector.batch.state, self._vector.batch.cluster))
+        self._palette = self._palette or Palette()
+        return draw_scene(Scene.of(self._vector.batch.state, self._vector.batch.cluster), self._palette)
 
 
 def _first(observation: JointObservation) -> JointObservation:

@@ -33,7 +33,10 @@ def film_run(run: FilmRun, folder: Path) -> Path:
         from agents.policies.watching import watched  # needs torch
 
         actor = watched(actor)
-    frames = film_episode(actor, workloads[run.episode], inputs.setup, seed, run.frames)
+    task = run.problem.task.name if run.problem.task else ""
+    who = Path(run.checkpoint).name if run.checkpoint else next(iter(run.schedulers))
+    title = " ".join(filter(None, [who, task and f"on {task}:", workloads[run.episode].name]))
+    frames = film_episode(actor, workloads[run.episode], inputs.setup, seed, run.frames, as_line(title))
     with whole_file(folder / run.film) as part:
         write_film(frames, part, run.fps)
     print(f"{len(frames)} pictures of {as_line(workloads[run.episode].name)}: {os.path.relpath(folder / run.film)}")

@@ -24,6 +24,7 @@ from agents.tags import AXES, GAIN, HEADLINE, POLICY, PROGRESS, RETURN
 from agents.training import Trainer, TrainingSettings
 from baselines.srtf import Srtf
 from envs.bidding import BiddingRules, BiddingSpec
+from envs.episodes.drawing import WIDTH
 from envs.simulation import FifoMarket
 from envs.types import MurmurationError
 from tests.conformance.test_training import SETTINGS, Told, trainer
@@ -197,7 +198,7 @@ def test_pictures_of_a_policy_are_written(tmp_path):
     events.Reload()
     assert set(events.Tags()["images"]) == {f"pictures/{name}" for name in pictures}
     assert events.Images("pictures/cluster")[0].step == 5
-    assert events.Images("pictures/cluster")[0].width == 960
+    assert events.Images("pictures/cluster")[0].width == WIDTH
 
 
 @pytest.mark.parametrize("mixing", ["graph", "dense", "none"])

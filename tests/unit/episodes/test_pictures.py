@@ -13,9 +13,24 @@ from baselines import Srtf
 from envs.bidding import BiddingEnv
 from envs.cluster import NodeGroup, build_cluster
 from envs.episodes import film
-from envs.episodes.drawing import BARS, EMPTY, WIDTH, Layout, clock, draw_scene, font, ink_on, job_colour
+from envs.episodes.drawing import (
+    BARS,
+    BASE,
+    COLOURS,
+    EMPTY,
+    WIDTH,
+    Layout,
+    Palette,
+    brief,
+    clock,
+    draw_scene,
+    font,
+    ink_on,
+    neighbours,
+    shorten_to,
+)
 from envs.episodes.film import film_episode, write_film
-from envs.episodes.scene import DOWN, FREE, Scene, WaitingJob, describe_scene
+from envs.episodes.scene import DOWN, FREE, Scene, SceneJob, describe_scene
 from envs.options import OptionEnv, OptionRules
 from envs.performance import default_model
 from envs.simulation import Scenario, Setup, Simulator
@@ -32,9 +47,10 @@ TURNS = OptionRules(turn="turns")
 def scene_of(num_nodes: int, num_gpus: int = 8, waiting: int = 0, **fields) -> Scene:
     """Nodes whose first GPU is held by the job of the node's number."""
     owners = [np.array([n, *[FREE] * (num_gpus - 1)]) for n in range(num_nodes)]
-    queue = [WaitingJob(job, 1, 60.0) for job in range(waiting)]
+    queue = [SceneJob(job, 1, 60.0, 1e5) for job in range(waiting)]
+    running = [SceneJob(n, 1, 60.0, 7e5) for n in range(num_nodes)]
     types = ("V100",) * num_nodes
-    known = {"cores": None, "memory": None, "num_running": num_nodes, "num_free": 0, "num_done": 0}
+    known = {"cores": None, "memory": None, "running": running, "num_free": 0, "num_done": 0}
     return Scene(0.0, types, owners, waiting=queue, mean_jct=float("nan"), **{**known, **fields})
 
 
@@ -45,12 +61,13 @@ def pixel(frame, x, y):
 @pytest.mark.parametrize("num_nodes", [1, 3, 40, 1024])
 def test_every_gpu_is_drawn_in_its_own_place(num_nodes):
     scene = scene_of(num_nodes)
-    frame, layout = draw_scene(scene), Layout(scene)
+    palette = Palette()
+    frame, layout = draw_scene(scene, palette), Layout(scene)
     assert frame.shape == (layout.height, WIDTH, 3)
     assert frame.dtype == np.uint8
     for n in range(0, num_nodes, max(num_nodes // 7, 1)):
         top = layout.corner(n)[1] + 3
-        assert pixel(frame, round(layout.cells(n)), top) == job_colour(n)
+        assert pixel(frame, round(layout.cells(n)), top) == palette.colour(n)
         assert pixel(frame, round(layout.cells(n) + 7 * layout.cell), top) == EMPTY
         assert layout.cells(n) + 8 * layout.cell <= layout.queue
 
@@ -59,6 +76,7 @@ def test_the_picture_has_one_size_whatever_happens():
     plain = draw_scene(scene_of(4)).shape
     assert draw_scene(scene_of(4, waiting=200)).shape == plain
     assert draw_scene(scene_of(4, cores=np.ones(4), memory=np.zeros(4), bids=[(3, 0.5)] * 4)).shape == plain
+    assert draw_scene(scene_of(4, title="a long name " * 30, tells=True)).shape == plain
     assert draw_scene(scene_of(4, edges=np.array([[0, 3], [3, 0]]))).shape == plain
     told, silent = scene_of(4), scene_of(4)
     told = told.with_notes(np.array([[0, 3]]), np.array([2.0]), ["start job 7 on 2, 40%"] * 4, ["node 0: start"], 4)
@@ -71,7 +89,7 @@ def test_nothing_is_drawn_over_the_edge():
     long = scene_of(4, cores=np.ones(4)).with_notes(
         np.array([[0, 3]]), np.ones(1), ["resize job 9999 to 16, 100%"] * 4, ["node 3: start job 9999 on 16"], 4
     )
-    bids = scene_of(4, cores=np.ones(4), memory=np.ones(4), bids=[(9999, -1.0)] * 4)
+    bids = scene_of(4, cores=np.ones(4), memory=np.ones(4), bids=[(9999, -1.0)] * 4, title="x" * 500)
     for scene in (scene_of(33, waiting=500), bids, long):
         frame = draw_scene(scene)
         assert (frame[-3:] == 255).all()
@@ -79,9 +97,9 @@ def test_nothing_is_drawn_over_the_edge():
 
 
 def test_what_a_node_wants_does_not_reach_the_edges():
-    layout = Layout(scene_of(4))
+    layout = Layout(scene_of(4, tells=True))
     assert BARS + font(10).getlength("resize job 999 to 16, 100%") < layout.edges - layout.bars(0)
-    assert Layout(scene_of(4, num_gpus=16)).cell >= 22, "numbers are written into the cells"
+    assert Layout(scene_of(4, num_gpus=16, tells=True)).cell >= 22, "numbers are written into the cells"
 
 
 def test_bars_show_shares_of_cores_and_memory():
@@ -105,10 +123,16 @@ def test_a_scene_is_read_from_the_engine():
         allocation.pack(0)
         simulator.apply(allocation)
     scene = Scene.of(simulator.state, cluster)
-    assert (scene.time, scene.num_running, scene.num_free, scene.num_done) == (5.0, 1, 0, 0)
+    assert (scene.time, scene.num_free, scene.num_done) == (5.0, 0, 0)
+    left = float(simulator.state.jobs[0]["finish"][0]) - 5.0
+    assert scene.running == [SceneJob(0, 2, 5.0, left)]
+    assert scene.at(8.0).running == [SceneJob(0, 2, 8.0, left - 3.0)]
     assert [row.tolist() for row in scene.owners] == [[0, 0]]
-    assert scene.waiting == [WaitingJob(1, 1, 0.0)]
-    assert scene.at(8.0).waiting == [WaitingJob(1, 1, 3.0)]
+    (waits,) = scene.waiting
+    assert (waits.job, waits.num_gpus, waits.age) == (1, 1, 0.0)
+    assert np.isnan(waits.left), "nobody has said how long it takes"
+    (waits,) = Scene.of(simulator.state, cluster, ideal=np.array([50.0, 70.0])).at(8.0).waiting
+    assert (waits.age, waits.left) == (3.0, 70.0)
     assert scene.cores is not None
     assert 0 < scene.cores[0] <= 1
     assert np.isnan(scene.mean_jct)
@@ -178,10 +202,40 @@ def test_clocks_show_the_two_largest_units(seconds, text):
     assert clock(seconds) == text
 
 
-def test_colours_of_consecutive_jobs_differ_and_have_readable_numbers():
-    colours = [job_colour(job) for job in range(21)]
-    assert len(set(colours)) == 21
-    for colour in colours:
+def test_jobs_side_by_side_differ_in_colour_and_keep_it():
+    """Jobs 0 to 39 on one node each, then other jobs between them; the two columns of 20 nodes are not adjacent."""
+    scene, palette = scene_of(40), Palette()
+    palette.update(scene, 20)
+    before = [palette.colour(job) for job in range(40)]
+    assert neighbours(scene, 20)[19] == {18}
+    moved = [np.array([n, 100 + n, *row[2:]]) for n, row in enumerate(scene.owners)]
+    palette.update(replace(scene, time=9.0, owners=moved), 20)
+    assert [palette.colour(job) for job in range(40)] == before
+    for job, others in neighbours(replace(scene, owners=moved), 20).items():
+        assert palette.colour(job) not in {palette.colour(other) for other in others}
+    palette.update(replace(scene, time=1.0, owners=moved[20:]), 20)
+    assert palette.colour(0) is None, "another episode has begun"
+
+
+def test_few_jobs_have_colours_and_hues_of_their_own():
+    palette = Palette()
+    palette.update(scene_of(7), 7)
+    assert {palette.colour(job) for job in range(7)} == set(COLOURS[: len(BASE)])
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(7, "7 s"), (90, "2 min"), (5400, "1.5 h"), (216000, "2.5 d")])
+def test_times_of_the_list_have_one_unit(seconds, text):
+    assert brief(seconds) == text
+
+
+def test_titles_are_cut_to_their_room():
+    assert shorten_to("short", 100, font(14)) == "short"
+    assert font(14).getlength(shorten_to("long " * 30, 100, font(14))) <= 100
+
+
+def test_colours_differ_and_have_readable_numbers():
+    assert len(set(COLOURS)) == 21
+    for colour in COLOURS:
         light = [(0.2126 * r + 0.7152 * g + 0.0722 * b) / 255 for r, g, b in (colour, ink_on(colour))]
         assert abs(light[0] - light[1]) > 0.4
 

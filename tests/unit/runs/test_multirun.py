@@ -7,6 +7,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
@@ -23,7 +24,7 @@ from murmuration.config.outcomes import (
     rows_with_figures,
     write_outcome,
 )
-from murmuration.runs.multirun import summarise_multirun
+from murmuration.runs.multirun import chart, numbers_of, over_seeds, summarise_multirun
 from murmuration.runs.policies import load_policies, seed_folders
 from murmuration.runs.seeds import train_seeds
 from tests.unit.runs.test_scripts import SMALL, here, run
@@ -89,14 +90,46 @@ def test_the_table_is_over_all_runs(tmp_path, capsys):
         for seed, jct in enumerate((80.0, 50.0, 90.0, 60.0))
     ]
     table = summarise_multirun(runs, tmp_path)
-    assert table["options"].unique().tolist() == ["seed=0", "seed=1", "seed=2", "seed=3"]
+    assert table["seed"].unique().tolist() == ["0", "1", "2", "3"]
     assert table["scheduler"].tolist() == ["policy", "fifo"] * 4
     printed = capsys.readouterr().out
     lines = [line.split() for line in printed.splitlines()]
-    assert ["1", "seed=1", "50.0"] in lines
-    assert ["policy", "4", "0.700", "0.500", "0.900"] in lines  # IQM of 0.5, 0.6, 0.8, 0.9
-    assert lines.index(["policy", "4", "0.700", "0.500", "0.900"]) < lines.index(["fifo", "4", "1.00", "1.00", "1.00"])
+    policy = ["policy", "4", "70.0", "50.0", "90.0", "0.700"]  # IQM of 50, 60, 80, 90
+    assert lines.index(policy) < lines.index(["fifo", "4", "100", "100", "100", "1.00"])
     assert (tmp_path / "multirun.csv").read_text().count("\n") == 9
+    assert (tmp_path / "multirun.png").stat().st_size > 1000
+
+
+def test_runs_that_differ_in_seed_alone_are_one_row_and_one_point(tmp_path, capsys):
+    """Two loads with two seeds each, of which one training has no test rows."""
+    runs, jct = [], iter((10.0, 20.0, 30.0, 50.0))
+    for load in (0.5, 1.5):
+        for seed in (0, 1):
+            folder = run_with(tmp_path / f"{load}-{seed}", policy=(next(jct), 0.5))
+            runs.append(FinishedRun(len(runs), ["task=a", f"workload.load={load}", f"++seed={seed}"], folder))
+    groups = over_seeds(summarise_multirun(runs, tmp_path))
+    assert groups["settings"].tolist() == ["workload.load=0.5", "workload.load=1.5"]
+    assert groups[["runs", "jct", "least", "greatest", "ratio"]].to_numpy().tolist() == [
+        [2, 15.0, 10.0, 20.0, 0.5],
+        [2, 40.0, 30.0, 50.0, 0.5],
+    ]
+    assert numbers_of(groups["settings"].tolist()) == ("workload.load", [0.5, 1.5])
+    assert numbers_of(["a=1 b=2", "a=1 b=3"]) == numbers_of(["a=x", "a=y"]) == ("", [0.0, 1.0])
+    line = chart(groups).axes[0].containers[0].lines[0]
+    assert np.array(line.get_xydata()).tolist() == [[0.5, 15.0], [1.5, 40.0]]
+
+
+def test_training_without_test_rows_shows_its_best_validation(tmp_path, capsys):
+    runs = []
+    for number, objective in enumerate((7.0, 9.0)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "state.json").write_text(json.dumps({"best_iteration": 0, "objective": objective}))
+        runs.append(FinishedRun(number, [f"trainer.method.lr={number}"], folder))
+    assert summarise_multirun(runs, tmp_path)["mean_jct"].tolist() == [7.0, 9.0]
+    assert ["trainer.method.lr=1", "best", "validation", "1", "9.00", "9.00", "9.00", "-"] in [
+        line.split() for line in capsys.readouterr().out.splitlines()
+    ]
 
 
 def test_the_objective_is_the_first_schedulers_mean_jct(tmp_path):
@@ -211,8 +244,8 @@ def test_runs_of_other_processes_are_in_the_table_and_in_the_exit_status(elsewhe
     assert done.code == 1, done.err
     assert "2 runs" in done.out
     (folder,) = (tmp_path / "runs" / "compare").iterdir()
-    rows = [line.split(",")[:3] for line in (folder / "multirun.csv").read_text().splitlines()[1:]]
-    assert rows == [["0", "seed=4", "fifo"], ["1", "seed=5", "fifo"]]
+    rows = [line.split(",")[:4] for line in (folder / "multirun.csv").read_text().splitlines()[1:]]
+    assert rows == [["0", "", "4", "fifo"], ["1", "", "5", "fifo"]]
     lines = [line for line in done.err.splitlines() if line.startswith(f"error: {os.path.relpath(folder, tmp_path)}/")]
     assert [line.partition(": 1 of 2 schedulers failed: own ")[0][-2:] for line in lines] == ["/0", "/1"]
 
@@ -249,11 +282,14 @@ def test_a_refused_run_is_a_row_and_the_others_are_summarised(here, tmp_path):
     assert done.err == "error: workload.load is -1; it must be above 0 and finite\n"
     lines = [line.split() for line in done.out.splitlines()]
     assert ["3", "runs"] in lines
-    assert ["1", "workload.load=-1", "refused"] in lines
-    assert ["fifo", "2", "1.00", "1.00", "1.00"] in lines
+    assert ["workload.load=-1", "refused"] in lines
+    assert [line[:3] for line in lines if line[1:2] == ["fifo"]] == [
+        ["workload.load=0.8", "fifo", "1"],
+        ["workload.load=0.9", "fifo", "1"],
+    ]
     (folder,) = (tmp_path / "runs" / "compare").iterdir()
     rows = [line.split(",") for line in (folder / "multirun.csv").read_text().splitlines()[1:]]
-    assert [row[:3] for row in rows] == [
+    assert [[row[0], row[1], row[3]] for row in rows] == [
         ["0", "workload.load=0.8", "fifo"],
         ["1", "workload.load=-1", ""],
         ["2", "workload.load=0.9", "fifo"],

@@ -31,6 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
+	@echo 'Installed. Each command compiles what it plays when it first plays it; $(BIN)/murmuration compile compiles everything now, in some minutes.'
 
 demo: $(STAMP) ## Train a small scheduler, compare it with heuristics, write tables, plots and curves
 	$(BIN)/python scripts/train.py experiment=demo

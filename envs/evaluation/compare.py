@@ -76,8 +76,7 @@ def compare_schedulers(
     chosen = next((name for name in (reference, "fifo") if name in runs), "")
     ran = workloads[: max(map(len, runs.values()))]  # fewer than all if all schedulers are slow ones
     settings = describe_settings(ran, setup, seed) | dict(about or {}) | {"job_time": share_job_time(runs, setup)}
-    if seeds := find_training_seeds({name: each for name, each in schedulers.items() if name in runs}):
-        settings["training_seeds"] = seeds
+    settings |= find_training_seeds(schedulers, runs)
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
     relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))

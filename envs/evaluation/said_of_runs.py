@@ -1,17 +1,18 @@
 """Notes on runs for captions: which ended early, counters of schedulers, and who chose batch sizes."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from envs.evaluation.episode import EpisodeFigures
 from envs.simulation import RunResult
 
 
-def find_training_seeds(schedulers: Mapping[str, Any]) -> dict[str, int]:
-    """Return the seed with which each learned scheduler was trained, its attribute `training_seed`, by name."""
-    found = {name: getattr(scheduler, "training_seed", None) for name, scheduler in schedulers.items()}
-    return {name: seed for name, seed in found.items() if isinstance(seed, int)}
+def find_training_seeds(schedulers: Mapping[str, Any], ran: Collection[str]) -> dict[str, dict[str, int]]:
+    """Return the `training_seed` of each learned scheduler that ran as the setting `training_seeds`, if any."""
+    found = {name: getattr(scheduler, "training_seed", None) for name, scheduler in schedulers.items() if name in ran}
+    seeds = {name: seed for name, seed in found.items() if isinstance(seed, int)}
+    return {"training_seeds": seeds} if seeds else {}
 
 
 def describe_training(seeds: Mapping[str, int]) -> list[str]:

@@ -38,7 +38,10 @@ def build_inputs(problem: ProblemSpec) -> RunInputs:
         ChoiceError: an option that no signature has or that has another type.
     """
     on_first_compilation(
-        lambda: print("compiling, once after an installation: ten seconds to some minutes", flush=True)
+        lambda: print(
+            "compiling, once after an installation: murmuration compile does it in advance",
+            flush=True,
+        )
     )
     if problem.world:
         _, setup, source = find_worlds(problem).world()

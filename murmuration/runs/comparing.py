@@ -5,12 +5,14 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 from rich.table import Table
 
 from envs.evaluation import Comparison
+from envs.evaluation.compiling import telling_compilations
 from envs.evaluation.failure import Failure
 from envs.evaluation.files import file_part, whole_file
 from envs.pictures.texts import wide_console
@@ -100,7 +102,8 @@ def play_comparison(
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
     schedulers = {**(built_before or {}), **{name: each for name, each in built.items() if name not in taken}}
-    with saying_what_is_kept(recorded):
+    tell = partial(print, flush=True) if not quiet else lambda _: None
+    with saying_what_is_kept(recorded), telling_compilations(list(schedulers), tell):
         comparison = run_comparison(
             schedulers,
             workloads,

@@ -8,7 +8,7 @@ import pytest
 from numba.core.event import end_event, start_event
 from rich.progress import Progress
 
-from envs.evaluation.compiling import CompilingColumn
+from envs.evaluation.compiling import CompilingColumn, telling_compilations
 from envs.pictures.texts import TextConsole
 from envs.simulation.compiled.jit import COMPILES
 
@@ -32,6 +32,20 @@ def test_a_column_counts_functions_while_they_are_compiled():
     assert counted(bar) == before + 1
     end_event("numba:compile")
     assert not shown(bar)
+
+
+def test_one_line_says_what_is_compiled_and_one_how_much_it_was(monkeypatch):
+    told, announced = [], []
+    monkeypatch.setattr("envs.evaluation.compiling.on_first_compilation", announced.append)
+    with telling_compilations(["srtf", "starling"], told.append):
+        for event in (announced[0], start_event, start_event, end_event, end_event):
+            event(*["numba:compile"] if event in (start_event, end_event) else [])
+            assert len(told) == 1
+    assert told[0].startswith("compiling what srtf, starling need: once, about a minute")
+    assert re.fullmatch(r"compiled 2 functions in \d+ s; they are kept", told[1])
+    with telling_compilations(["srtf"], told.append):
+        pass
+    assert len(told) == 2, "nothing was compiled"
 
 
 @pytest.mark.skipif(not COMPILES, reason="nothing is compiled")

@@ -106,7 +106,8 @@ def test_a_multirun_has_one_folder_with_a_subfolder_for_each_run(here, tmp_path)
     (sweep,) = (tmp_path / "runs" / "compare").iterdir()
     assert sorted(path.parent.name for path in sweep.glob("*/results.json")) == ["0", "1"]
     assert (sweep / "multirun.csv").exists()
-    assert done.out.splitlines()[-1] == f"table of all runs: {sweep.relative_to(tmp_path)}/multirun.csv"
+    assert (sweep / "multirun.png").exists()
+    assert done.out.splitlines()[-1].endswith(f"{sweep.relative_to(tmp_path)}/multirun.csv, multirun.png")
 
 
 @pytest.mark.parametrize("there", [False, True])

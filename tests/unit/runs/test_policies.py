@@ -61,7 +61,8 @@ def test_the_learned_planner_is_a_shipped_policy():
     for planner in (load_planner(), load_planner(str(shipped), plans=4)):
         assert play(planner).log == alone.log
     fewer, usual = load_planner(plans=0), load_planner()
-    assert find_training_seeds({"bids-64": usual, "market": FifoMarket()}) == {"bids-64": policy.notes["seed"]}
+    found = find_training_seeds({"bids-64": usual, "market": FifoMarket(), "failed": usual}, ["bids-64", "market"])
+    assert found == {"training_seeds": {"bids-64": policy.notes["seed"]}}
     for each in (fewer, usual):
         assert isinstance(each, BiddingScheduler)
         assert isinstance(each.market, StarlingMarket)

@@ -8,10 +8,11 @@ import argparse
 import launch  # noqa: F401  the project's packages are found
 
 # isort: split
+from dataclasses import replace
+
 import numpy as np
 
 from envs.metrics.bounds import Relaxation
-from envs.metrics.time_prices import TimePrices
 from murmuration import compare, make_task
 
 NO_CONTENTION = ("scenario.contention._target_=envs.performance.Contention", "scenario.contention.mode=off")
@@ -23,7 +24,7 @@ WORLDS = (  # each is without what is named, and without what those before it le
 )
 
 
-def print_gap(name: str, scheduler: str, episodes: int, steps: int) -> None:
+def print_gap(name: str, scheduler: str, episodes: int) -> None:
     """Print, for a task, mean JCTs in s, and what each part adds, as a share of the scheduler's mean JCT."""
     task, means, options = make_task(name), [], list[str]()
     for _, changes in WORLDS:
@@ -32,16 +33,16 @@ def print_gap(name: str, scheduler: str, episodes: int, steps: int) -> None:
         means.append(np.array([summary.mean_jct for summary in runs.summaries[scheduler]]))
     rows = []
     for run in runs.runs[scheduler]:
-        jobs = np.flatnonzero(run.workload.measured)
-        relaxation = Relaxation.of(run.workload, task.setup).of_jobs(jobs)
-        priced = TimePrices.of(run.workload, task.setup, jobs).mean_jct(steps)
-        rows.append((relaxation.alone.mean(), relaxation.mean_jct(), priced))
-    alone, present, priced = np.array(rows).T
-    shares = [np.exp(np.log(bound / means[0]).mean()) for bound in (present, priced, np.maximum(present, priced))]
+        relaxation = Relaxation.of(run.workload, task.setup).of_jobs(np.flatnonzero(run.workload.measured))
+        machine = replace(relaxation, priced=None).mean_jct()
+        rows.append((relaxation.alone.mean(), relaxation.delay.mean(), machine, relaxation.mean_jct()))
+    alone, delay, machine, best = np.array(rows).T
+    shares = [np.exp(np.log(bound / means[0]).mean()) for bound in (machine, best)]
     print(f"{name}, {scheduler}, {len(rows)} test workloads: bound / mean JCT", end=" ")
-    print("{:.3f} at present, {:.3f} with prices of time, {:.3f} the larger of both".format(*shares))
-    best, whole = np.maximum(present, priced).mean(), means[0].mean()
-    parts = [("duration alone", alone.mean()), ("bound: queueing and certain delays", best - alone.mean())]
+    print("{:.3f} of one machine, {:.3f} with prices of time".format(*shares))
+    best, whole = best.mean(), means[0].mean()
+    parts = [("duration alone", alone.mean()), ("start delay that is certain", delay.mean())]
+    parts += [("queueing, in the bound", best - alone.mean() - delay.mean())]
     parts += [("nodes, discrete sizes, the unknown future, looseness of the bound", means[-1].mean() - best)]
     parts += [(WORLDS[i][0], means[i - 1].mean() - means[i].mean()) for i in range(len(WORLDS) - 1, 0, -1)]
     for part, seconds in parts:
@@ -53,7 +54,6 @@ if __name__ == "__main__":
     parser.add_argument("--tasks", nargs="+", default=["full-64"], help="names of tasks")
     parser.add_argument("--scheduler", default="starling", help="whose mean JCT is explained")
     parser.add_argument("--episodes", type=int, default=4, help="test workloads of each task")
-    parser.add_argument("--steps", type=int, default=60, help="of ascent for the time-priced bound, 0.04 CPU-s each")
     given = parser.parse_args()
     for name in given.tasks:
-        print_gap(name, given.scheduler, given.episodes, given.steps)
+        print_gap(name, given.scheduler, given.episodes)

@@ -56,7 +56,8 @@ def recorded_below_bound(comparison: Comparison, scheduler: str) -> Iterator[str
     for run, summary, least, relaxation in zip(*columns, strict=False):
         if not isinstance(run, EpisodeFigures) or run.named_plans:
             continue
-        jct, alone = run.jobs["finish_time"] - run.jobs["submit_time"], relaxation.alone[run.jobs["job"]]
+        jct, least_each = run.jobs["finish_time"] - run.jobs["submit_time"], relaxation.alone + relaxation.delay
+        alone = least_each[run.jobs["job"]]
         below = np.flatnonzero(jct + half_units(jct) < alone * (1 - BOUND_TOLERANCE))
         if below.size:
             job = below[0]

@@ -1,230 +1,294 @@
-"""A tighter lower bound on mean JCT: the Lagrangian dual of a linear program with a price for GPUs at every time.
+"""A lower bound on mean JCT: the Lagrangian dual of a linear program with a price for each resource at every time.
 
 Why every vector of prices gives a bound. In any schedule, job j is submitted at r, waits at least d, the shorter of
 its start and restart delay, before its first sample, and ends at C. So its work w is done between r' = r + d and C,
-and C >= r' + its least duration. At each time it runs at some size n on some GPU type k and progresses at x_kn at
-most; on several types at once, it is no faster than a mixture of their sizes n, in the shares in which it holds the
-types. All jobs together hold at most G_k GPUs. With prices p_k(t) >= 0, the sum of JCTs is therefore at least
+and C >= r' + its least duration. At each time it is no faster than a mixture of `columns`, m, which holds no more than
+it: a_mk of resource k (the GPUs, cores and GB of a GPU type), at x_m samples/s. All jobs together hold at most G_k of
+it. With prices p_k(t) >= 0, the sum of JCTs is therefore at least
 
     sum_j [ d_j + min over C of (C - r'_j + least cost at these prices of w_j between r'_j and C) ] - sum_k G_k int p_k.
 
 The least cost is a linear program in turn: for any value v >= 0 of a sample, it is at least v w - int max(0, max over
-k, n of (v x_kn - n p_k(t))) dt. A grid of values gives a bound for every C; within a bucket of time, in which prices
-are constant, each of these bounds is linear in C, so its least value is found exactly. If two jobs share a GPU, each
-counts as its throughput's share of `most_together` of a GPU, so no GPU is counted twice.
+m of (v x_m - sum_k a_mk p_k(t))) dt. A grid of values gives a bound for every C; within a bucket of time, in which
+prices are constant, each of these bounds is linear in C, so its least value is found exactly. The best value falls as
+C grows, so it is looked for once along all buckets, and a worse one is no less a bound.
 
-The bound holds for the jobs that it is given: leaving out other jobs only helps these. It ignores nodes, restarts,
-failures, cores and the unknown future. It does not cover limits of run time and jobs that may never run.
+The bound holds for the jobs that it is given, and so for the jobs of a measurement window: leaving out other jobs only
+helps these. It ignores where free GPUs are, restarts after the first start, failures, jobs' neighbours on the network
+and the unknown future. It does not cover limits of run time.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from envs.metrics.bounds import Relaxation, most_throughputs, most_together
-from envs.simulation import Setup
-from envs.types import FloatArray, IntArray, MurmurationError, Seconds
-from envs.workloads import Workload
-from envs.workloads.classes import classes_of
-from envs.workloads.waiting import ANY
+from envs.simulation.compiled.jit import kernel, part
+from envs.types import FloatArray, IntArray, Seconds
 
-VALUES = np.concatenate([[0.0], np.geomspace(1e-3, 60.0, 63)])  # of a sample, in least GPU-seconds for it
+VALUES = np.concatenate([[0.0], np.geomspace(1e-3, 100.0, 70)])  # of a sample, in least GPU-seconds for it
 BUCKETS = 200  # of time
-HORIZON = 1.2  # how long prices last, in least makespans
+EVEN = 0.7  # of the buckets are even ones, while jobs arrive
+HORIZON = 1.6  # how long prices last, in least makespans
 BEYOND: Seconds = 1e6  # how far past the last price completions are looked at
+STEPS = (15, 40, 150)  # of ascent: with fewer than the first, the search is left out; usually; of few jobs, at most
+FIRST_STEP = 0.7  # relative to the mean of the first prices
+OPERATIONS = (1.5e8, 1e9)  # of all steps, up to which there are more than usual; at most, about five CPU-seconds
+ROUNDING = 1e-10  # relative, of sums of costs
 
 
-@njit(cache=True)
-def _best_columns(columns, values, prices, gain, held, held_type):  # type: ignore[no-untyped-def]
-    """Write, for each value and bucket, the largest gain per second, and the GPUs and the type of its column.
+class Prices(NamedTuple):
+    """What a class of jobs gains at some prices; arrays that `gains_of` writes, for each value of a sample and bucket.
 
-    Args:
-        columns: float64[num_columns, 3], GPU type, GPUs counted, samples/s.
+    Fields:
         values: float64[num_values], of a sample.
-        prices: float64[num_gpu_types, num_buckets], of a GPU-second.
-        gain: float64[num_values, num_buckets], output.
-        held: float64[num_values, num_buckets], output: GPUs.
-        held_type: int64[num_values, num_buckets], output: their type.
+        edges: float64[num_buckets + 1], seconds.
+        gain: float64[num_values, num_buckets], per second.
+        total: float64[num_values, num_buckets + 1], its integral up to each edge.
+        free: float64[num_values], the gain where everything is free, after the last edge.
+        column: int64[num_values, num_buckets], which column gains so much; -1 for none.
     """
-    for a in range(len(values)):
-        for i in range(prices.shape[1]):
-            best, gpus, gpu_type = 0.0, 0.0, 0
-            for m in range(len(columns)):
-                k = int(columns[m, 0])
-                net = values[a] * columns[m, 2] - prices[k, i] * columns[m, 1]
-                if net > best:
-                    best, gpus, gpu_type = net, columns[m, 1], k
-            gain[a, i], held[a, i], held_type[a, i] = best, gpus, gpu_type
+
+    values: FloatArray
+    edges: FloatArray
+    gain: FloatArray
+    total: FloatArray
+    free: FloatArray
+    column: IntArray
 
 
-@njit(cache=True)
-def _lowest(at_left, at_right, rise_left, rise_right, width):  # type: ignore[no-untyped-def]
-    """Return the least value over a bucket of the larger of two lines, where it is (0 to 1), and the first's weight.
+class Workspace(NamedTuple):
+    """Arrays that kernels write.
 
-    The first line has the value `at_left` and the slope `rise_left` at the left end; the second is `at_right` at the
-    right end, where its slope is `rise_right`.
+    Fields:
+        stack: int64[most_columns + 1], columns of which each is the best from some value on.
+        begins: float64[most_columns + 1], these values.
+        costs: float64[most_columns + 1], their costs per second.
+        usage: float64[3, num_gpu_types, num_buckets], resource-seconds that jobs use at some prices.
     """
-    if rise_left >= 0:
-        return at_left, 0.0, 1.0
-    if rise_right <= 0:
-        return at_right, 1.0, 0.0
-    first_end, second_start = at_left + width * rise_left, at_right - width * rise_right
-    steep = (at_right - second_start) - (first_end - at_left)
-    x = (at_left - second_start) / steep
-    return at_left + x * (first_end - at_left), x, (at_right - second_start) / steep
+
+    stack: IntArray
+    begins: FloatArray
+    costs: FloatArray
+    usage: FloatArray
 
 
-@njit(cache=True)
-def _job_bound(job, values, edges, gain, total, free_gain, held, held_type, usage):  # type: ignore[no-untyped-def]
-    """Return the least cost of a job over all completions, and add the GPU-seconds of that schedule to `usage`.
+@kernel
+def price_class(
+    columns: FloatArray, jobs: FloatArray, prices: FloatArray, found: Prices, workspace: Workspace
+) -> float:
+    """Return the sum of the least costs of the jobs of a class, in seconds, and add what they use.
 
     Args:
-        job: release in seconds, work in samples, least duration in seconds.
-        values: float64[num_values].
-        edges: float64[num_buckets + 1], seconds.
-        gain: float64[num_values, num_buckets], as of `_best_columns`.
-        total: float64[num_values, num_buckets + 1], the integral of `gain` up to each edge.
-        free_gain: float64[num_values], the gain where GPUs are free, after the last edge.
-        held: as of `_best_columns`.
-        held_type: as of `_best_columns`.
-        usage: float64[num_gpu_types, num_buckets], GPU-seconds, added to.
+        columns: float64[num_columns, 5], ascending in samples/s; see `ColumnBuilder.of_range`.
+        jobs: float64[num_jobs, 3], release in seconds, work in samples, least duration in seconds.
+        prices: float64[3, num_gpu_types, num_buckets], of a second of a GPU, a core and a GB.
+        found: of the class; written.
+        workspace: written.
     """
-    release, work, alone = job
-    count, buckets = gain.shape
-    step = edges[1] - edges[0]
-    first = min(int((release - edges[0]) / step), buckets)
-    earliest = release + alone
-    start = min(int((earliest - edges[0]) / step), buckets)
-    best, left_line, right_line, weight, end = np.inf, 0, 0, 1.0, earliest
+    for a in range(len(found.values)):
+        found.total[a, 0] = 0.0
+        found.free[a] = found.values[a] * columns[len(columns) - 1, 4]
+    for bucket in range(prices.shape[2]):
+        gains_of(columns, prices, bucket, found, workspace)
+    total = 0.0
+    for job in range(len(jobs)):
+        total += job_bound(jobs[job], columns, found, workspace.usage)
+    return total
+
+
+@part
+def gains_of(columns: FloatArray, prices: FloatArray, bucket: int, found: Prices, workspace: Workspace) -> None:
+    """Write the largest gain of a class in a bucket for each value: the upper envelope of a line for each column."""
+    stack, begins, costs, _ = workspace
+    free = True
+    for resource in range(prices.shape[0]):
+        for gpu_type in range(prices.shape[1]):
+            free = free and prices[resource, gpu_type, bucket] == 0.0
+    stack[0], begins[0], costs[0], depth = -1, 0.0, 0.0, 1
+    for m in range(len(columns) - 1 if free else 0, len(columns)):  # the fastest one if nothing costs
+        gpu_type, speed, cost = int(columns[m, 0]), columns[m, 4], 0.0
+        for resource in range(prices.shape[0]):
+            cost += columns[m, 1 + resource] * prices[resource, gpu_type, bucket]
+        while True:
+            below = stack[depth - 1]
+            rise = speed - columns[below, 4] if below >= 0 else speed
+            begin = (cost - costs[depth - 1]) / rise if rise > 0 else np.inf
+            if rise <= 0 and cost >= costs[depth - 1]:
+                break
+            if depth == 1 or (rise > 0 and begin > begins[depth - 1]):
+                stack[depth], begins[depth], costs[depth] = m, begin, cost
+                depth += 1
+                break
+            depth -= 1
+    at, width = 0, found.edges[bucket + 1] - found.edges[bucket]
+    for a in range(len(found.values)):
+        while at + 1 < depth and begins[at + 1] <= found.values[a]:
+            at += 1
+        best = stack[at]
+        found.column[a, bucket] = best
+        gain = found.values[a] * columns[best, 4] - costs[at] if best >= 0 else 0.0
+        found.gain[a, bucket] = gain
+        found.total[a, bucket + 1] = found.total[a, bucket] + gain * width
+
+
+@part
+def job_bound(job: FloatArray, columns: FloatArray, found: Prices, usage: FloatArray) -> float:
+    """Return the least cost of a job over all completions, in seconds, and add what that schedule uses to `usage`."""
+    values, edges, gain, _, free, column = found
+    release, work, alone = job[0], job[1], job[2]
+    buckets = gain.shape[1]
+    first = max(np.searchsorted(edges, release, side="right") - 1, 0)
+    start = max(np.searchsorted(edges, release + alone, side="right") - 1, 0)
+    best, left_line, right_line, weight, end = np.inf, 0, 0, 1.0, release + alone
+    a = len(values) - 1
     for i in range(start, buckets + 1):
-        left = earliest if i == start else edges[i]
+        left = release + alone if i == start else edges[i]
         if left - release >= best:  # every later completion costs more
             break
         right = edges[i + 1] if i < buckets else left + BEYOND
-        at_left, at_right, a1, a2 = -np.inf, -np.inf, 0, 0
-        for a in range(count):
-            slope = gain[a, i] if i < buckets else free_gain[a]
-            inside = gain[a, first] if first < buckets else free_gain[a]
-            earned = total[a, i] + (left - edges[i]) * slope - total[a, first] - (release - edges[first]) * inside
-            low = left - release + values[a] * work - earned
-            high = low + (right - left) * (1 - slope)
-            if low > at_left:
-                at_left, a1 = low, a
-            if high > at_right:
-                at_right, a2 = high, a
-        slope1 = gain[a1, i] if i < buckets else free_gain[a1]
-        slope2 = gain[a2, i] if i < buckets else free_gain[a2]
-        least, x, share = _lowest(at_left, at_right, 1 - slope1, 1 - slope2, right - left)
+        a1 = best_value(a, left, i, release, work, first, found)
+        a2 = best_value(a1, right, i, release, work, first, found)
+        a = a2
+        at_left = cost_at(a1, left, i, release, work, first, found)
+        at_right = cost_at(a2, right, i, release, work, first, found)
+        rise1 = 1 - (gain[a1, i] if i < buckets else free[a1])
+        rise2 = 1 - (gain[a2, i] if i < buckets else free[a2])
+        least, x, share = at_left, 0.0, 1.0
+        if rise1 < 0 and rise2 <= 0:
+            least, x, share = at_right, 1.0, 0.0
+        elif rise1 < 0:  # the lines cross
+            fall, ascent = -rise1 * (right - left), rise2 * (right - left)
+            x = (at_left - at_right + ascent) / (fall + ascent)
+            least, share = at_left - x * fall, rise2 / (rise2 - rise1)
         if i == buckets:
             least = min(least, right - release)  # of completions later still
         if least < best:
             best, left_line, right_line, weight, end = least, a1, a2, share, left + x * (right - left)
-    for a, share in ((left_line, weight), (right_line, 1 - weight)):
-        for i in range(first, buckets):
+    for line in range(2):
+        chosen, share = (left_line, weight) if line == 0 else (right_line, 1 - weight)
+        for i in range(first, buckets if share > 0 else 0):
             if edges[i] >= end:
                 break
-            seconds = min(end, edges[i + 1]) - max(release, edges[i])
-            usage[held_type[a, i], i] += share * held[a, i] * max(seconds, 0.0)
-    return max(best, alone)
+            held = column[chosen, i]
+            seconds = share * max(min(end, edges[i + 1]) - max(release, edges[i]), 0.0)
+            for resource in range(usage.shape[0] if held >= 0 else 0):
+                usage[resource, int(columns[held, 0]), i] += seconds * columns[held, 1 + resource]
+    return float(max(best, alone))
+
+
+@part
+def best_value(start: int, end: float, bucket: int, release: float, work: float, first: int, found: Prices) -> int:
+    """Return the first value, from `start` down, of which the next one down makes a completion cost less."""
+    chosen, cost = start, cost_at(start, end, bucket, release, work, first, found)
+    while chosen > 0:
+        lower = cost_at(chosen - 1, end, bucket, release, work, first, found)
+        if lower < cost:
+            break
+        chosen, cost = chosen - 1, lower
+    return chosen
+
+
+@part
+def cost_at(a: int, end: float, bucket: int, release: float, work: float, first: int, found: Prices) -> float:
+    """Return the cost of a completion within a bucket at a value of a sample: what every such completion costs."""
+    buckets = found.gain.shape[1]
+    slope = found.gain[a, bucket] if bucket < buckets else found.free[a]
+    before = found.gain[a, first] if first < buckets else found.free[a]
+    earned = found.total[a, bucket] + (end - found.edges[bucket]) * slope
+    earned -= found.total[a, first] + (release - found.edges[first]) * before
+    return float(end - release + found.values[a] * work - earned)
 
 
 @dataclass(frozen=True)
 class TimePrices:
-    """Some jobs of a workload, for which prices at every time are searched.
+    """Jobs for which prices at every time are searched.
 
     Attributes:
         jobs: float64[num_jobs, 3], release in seconds, work in samples, least duration in seconds.
         job_class: int64[num_jobs], an index of `columns`.
-        columns: for each class float64[num_columns, 3], GPU type, GPUs counted, samples/s.
-        num_gpus: int64[num_gpu_types].
-        delays: the sum of the delays that are certain, in seconds.
-        makespan: a lower bound on last finish - first submission, in seconds.
+        columns: for each class its columns, see `ColumnBuilder.of_range`.
+        supply: float64[3, num_gpu_types], GPUs, cores and GB; the first row alone if only GPUs count.
     """
 
     jobs: FloatArray
     job_class: IntArray
-    columns: tuple[FloatArray, ...]
-    num_gpus: IntArray
-    delays: Seconds
-    makespan: Seconds
+    columns: Sequence[FloatArray]
+    supply: FloatArray
 
-    @classmethod
-    def of(cls, workload: Workload, setup: Setup, some: IntArray) -> "TimePrices":
-        """Relax some jobs of a workload, at the batch sizes and plans that the simulator chooses.
+    def of_jobs(self, some: IntArray) -> "TimePrices":
+        """Return some of the jobs."""
+        return replace(self, jobs=self.jobs[some], job_class=self.job_class[some])
 
-        Raises:
-            MurmurationError: a job has a limit of run time or may never run, so this bound does not hold for it.
-            ClusterError: a job does not run on the cluster.
-        """
-        if workload.limited or any(met_by != ANY for _, _, met_by in workload.dependencies):
-            raise MurmurationError(
-                f"workload {workload.name}: time-priced bounds do not cover time limits and jobs that may never run; "
-                "use `Relaxation.mean_jct`"
-            )
-        rows, relaxation = workload.jobs[some], Relaxation.of(workload, setup).of_jobs(some)
-        distinct, job_class = classes_of(np.stack([rows[name] for name in ("model", "min_gpus", "max_gpus")], axis=1))
-        share, columns = most_together(workload, setup), []
-        for model, *sizes in distinct.tolist():
-            throughputs, _ = most_throughputs(workload.models[model], np.array([sizes]), None, setup)
-            types, gpus = np.nonzero(throughputs)
-            columns.append(np.stack([types, gpus / share[types], throughputs[types, gpus]], axis=1))
-        # A restart during the start delay ends it, so only the shorter of the two delays is certain.
-        delays = np.minimum(*setup.scenario.delays(workload.models))[rows["model"]]
-        jobs = np.stack([rows["submit_time"] + delays, rows["work"], relaxation.alone], axis=1)
-        return cls(jobs, job_class, tuple(columns), relaxation.num_gpus, float(delays.sum()), relaxation.makespan())
+    def total_jct(self, makespan: Seconds) -> Seconds:
+        """Return a lower bound on the sum of completion - release, in seconds; of no use, 0, for very many jobs.
 
-    def mean_jct(self, steps: int = 60) -> Seconds:
-        """A lower bound on the mean JCT of these jobs, in seconds, after a number of steps of ascent; NaN without jobs.
-
-        Each step moves the prices along a momentum of the supergradient, GPU-seconds used less those there are.
-        """
-        if not len(self.jobs):
-            return float("nan")
-        edges = self._edges()
-        prices = self._first_prices(edges)
-        scale = 0.15 * prices[prices > 0].mean() if prices.any() else 0.0
-        best, mean, square = -np.inf, np.zeros_like(prices), 0.0
-        for step in range(steps):
-            value, gradient = self.total(prices, edges)
-            best = max(best, value)
-            mean, square = 0.9 * mean + 0.1 * gradient, 0.99 * square + 0.01 * float((gradient**2).mean())
-            length = scale * (0.5 + 0.5 * np.cos(np.pi * step / steps) + 0.005) / (1 - 0.9 ** (step + 1))
-            prices = np.maximum(prices + length * mean / np.sqrt(square / (1 - 0.99 ** (step + 1)) + 1e-12), 0.0)
-        return best / len(self.jobs)
-
-    def total(self, prices: FloatArray, edges: FloatArray) -> tuple[Seconds, FloatArray]:
-        """Return the bound on the sum of JCTs at some prices, and its supergradient.
+        Each step of ascent moves the prices along a momentum of the supergradient, what is used less what there is.
 
         Args:
-            prices: float64[num_gpu_types, num_buckets], of a GPU-second, at least 0.
-            edges: float64[num_buckets + 1], seconds, evenly spaced, the first not after the first submission.
+            makespan: a lower bound on last completion - first release, in seconds.
         """
-        width, usage = edges[1] - edges[0], np.zeros_like(prices)
-        supply = np.repeat(self.num_gpus[:, None] * width, prices.shape[1], axis=1)
-        total = self.delays - float((supply * prices).sum())
-        shape = len(VALUES), prices.shape[1]
-        for index, columns in enumerate(self.columns):
-            values = VALUES / (columns[:, 2] / columns[:, 1]).max()
-            gain, held, held_type = np.empty(shape), np.empty(shape), np.empty(shape, np.int64)
-            _best_columns(columns, values, prices, gain, held, held_type)
-            summed = np.concatenate([np.zeros((len(values), 1)), np.cumsum(gain, axis=1) * width], axis=1)
-            free = values * columns[:, 2].max()
-            for job in self.jobs[self.job_class == index]:
-                total += _job_bound(job, values, edges, gain, summed, free, held, held_type, usage)
-        return total, usage - supply
+        buckets = min(BUCKETS, 16 * len(self.jobs))
+        edges = self._edges(buckets, makespan)
+        spare, most = (int(allowed / self._operations(buckets)) for allowed in OPERATIONS)
+        fewest, usual, many = STEPS
+        steps = min(max(usual, min(spare, many)), most)
+        if steps < fewest or not makespan > 0:
+            return 0.0
+        prices = self._first_prices(edges)
+        scale = FIRST_STEP * prices[0][prices[0] > 0].mean() if prices.any() else 0.0
+        units = self.supply[0] / self.supply  # of a resource in GPUs
+        best, mean, square = -np.inf, np.zeros_like(prices), 0.0
+        for step in range(steps):
+            value, gradient = self.total(prices * units[:, :, None], edges)
+            best = max(best, value)
+            gradient = gradient * units[:, :, None]
+            mean, square = 0.9 * mean + 0.1 * gradient, 0.99 * square + 0.01 * float((gradient[0] ** 2).mean())
+            length = scale * (0.5 + 0.5 * np.cos(np.pi * step / steps) + 0.005) / (1 - 0.9 ** (step + 1))
+            prices = np.maximum(prices + length * mean / np.sqrt(square / (1 - 0.99 ** (step + 1)) + 1e-12), 0.0)
+        return best - ROUNDING * abs(best)
 
-    def _edges(self) -> FloatArray:
-        """float64[num_buckets + 1]: the buckets of time with prices."""
-        first = self.jobs[:, 0].min()
-        return np.linspace(first, first + HORIZON * self.makespan, BUCKETS + 1)
+    def total(self, prices: FloatArray, edges: FloatArray) -> tuple[Seconds, FloatArray]:
+        """Return the bound on the sum at some prices, and its supergradient.
+
+        Args:
+            prices: float64 of the shape of `supply` and num_buckets, of a second of each resource, at least 0.
+            edges: float64[num_buckets + 1], seconds, ascending, the first not after the first release.
+        """
+        shape, most = (len(VALUES), prices.shape[2]), max(map(len, self.columns)) + 1
+        workspace = Workspace(np.empty(most, np.int64), np.empty(most), np.empty(most), np.zeros(prices.shape))
+        arrays = np.empty(shape), np.empty((shape[0], shape[1] + 1)), np.empty(shape[0]), np.empty(shape, np.int64)
+        there = self.supply[:, :, None] * np.diff(edges)
+        total = -float((there * prices).sum())
+        for index in np.unique(self.job_class).tolist():
+            columns = self.columns[index]
+            values = VALUES / (columns[:, 4] / columns[:, 1]).max()
+            jobs = self.jobs[self.job_class == index]
+            total += price_class(columns, jobs, prices, Prices(values, edges, *arrays), workspace)
+        return total, workspace.usage - there
+
+    def _edges(self, buckets: int, makespan: Seconds) -> FloatArray:
+        """float64[num_buckets + 1]: even ones while jobs arrive, then ever longer ones."""
+        first, fine = self.jobs[:, 0].min(), int(EVEN * buckets)
+        even = max(np.ptp(self.jobs[:, 0]), 0.3 * makespan)
+        late = even + (HORIZON * makespan - even) * np.linspace(0, 1, buckets - fine + 1) ** 2
+        return np.asarray(first + np.concatenate([np.linspace(0, even, fine + 1), late[1:]]))
+
+    def _operations(self, buckets: int) -> float:
+        """Return about how many operations a step takes."""
+        columns = sum(len(self.columns[index]) for index in np.unique(self.job_class).tolist())
+        values = len(VALUES) * len(np.unique(self.job_class))
+        return float(buckets * (4 * columns + values) + len(self.jobs) * 4 * (buckets + len(VALUES)))
 
     def _first_prices(self, edges: FloatArray) -> FloatArray:
-        """float64[num_gpu_types, num_buckets]: half the jobs that would be there, each alone, for each GPU."""
+        """float64 of the shape of `supply` and num_buckets: half the jobs that would be there alone, for each GPU."""
         middle = (edges[1:] + edges[:-1]) / 2
         present = (self.jobs[:, :1] <= middle) & (middle < (self.jobs[:, :1] + self.jobs[:, 2:]))
-        worth = np.zeros(len(self.num_gpus))
+        worth = np.zeros(self.supply.shape[1])
         for columns in self.columns:
-            each = columns[:, 2] / columns[:, 1]
+            each = columns[:, 4] / columns[:, 1]
             np.maximum.at(worth, columns[:, 0].astype(np.int64), each / each.max())
-        return np.asarray(0.5 * worth[:, None] / (worth @ self.num_gpus) * present.sum(axis=0))
+        prices = np.zeros((*self.supply.shape, len(middle)))
+        prices[0] = 0.5 * worth[:, None] / (worth @ self.supply[0]) * present.sum(axis=0)
+        return prices

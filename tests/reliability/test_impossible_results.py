@@ -145,7 +145,8 @@ def test_a_mean_below_the_lower_bound_is_refused_by_name():
     assert jct["srtf"] < jct["fifo"]
     middle = (jct["srtf"] + jct["fifo"]) / 2
     count = len(ROWS)
-    bound = Relaxation(np.zeros(count), np.full(count, middle), np.full((count, 1), 1e-9), np.array([8]))
+    none = np.zeros(count)
+    bound = Relaxation(none, none, np.full(count, middle), np.full((count, 1), 1e-9), np.array([8]), None)
     assert bound.mean_jct() == pytest.approx(middle)
     wrong = Comparison(found.runs, relaxations={BOUND: [bound]}, resamples=20)
     kept = refuse_below_bound(wrong)

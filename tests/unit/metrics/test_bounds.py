@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 
 from baselines import ElasticDp, Fifo, Optimus, Pollux, Random, Sia, Srtf, Starling
 from envs.metrics import departures, makespan
-from envs.metrics.bounds import (
-    BATCH_SLACK,
-    BatchSearch,
-    Relaxation,
-    fastest_batch,
-)
+from envs.metrics.best_batches import BATCH_SLACK, BatchSearch, fastest_batch
+from envs.metrics.bounds import Relaxation
 from envs.performance import EFFICIENCY_SETTINGS, IdealModel, batch_range, default_model
 from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.types import (
@@ -368,5 +364,5 @@ def test_no_schedule_beats_the_bound_of_any_curve(seed, scheduler):
 
 def test_the_bound_counts_the_fastest_number_of_nodes():
     """Two GPUs do 1 sample/s on one node and 4 on two: 2 x 10 samples take at least 5 s."""
-    curve = AnyCurve(((1.0,), (1.0, 4.0)))
+    curve = AnyCurve(((1.0,), (1.0, 4.0), (1.0,) * 3, (1.0,) * 4))
     assert relaxed(jobs((0, 2, 10)), ClusterSpec((NodeSpec("plain", 2),) * 2), curve).alone.tolist() == [5.0]

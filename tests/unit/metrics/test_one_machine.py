@@ -87,7 +87,7 @@ def crowded(count, seed=0):
     gpus, needs = np.array([8, 8, 8]), rng.lognormal(3.0, 1.2, count)
     demand = needs[:, None] * np.array([8.0, 12.0, 30.0]) * rng.lognormal(0.0, 0.3, (count, 3))
     submit = np.sort(rng.uniform(0, demand.min(axis=1).sum() / 48, count))
-    return Relaxation(submit, needs, demand, gpus)
+    return Relaxation(submit, np.zeros(count), needs, demand, gpus, None)
 
 
 def test_of_many_jobs_the_prices_are_searched_on_few(monkeypatch):

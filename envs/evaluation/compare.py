@@ -17,7 +17,7 @@ from envs.metrics.bounds import Relaxation
 from envs.performance import efficiency_notes, throughput_sources
 from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Setup
-from envs.types import MurmurationError
+from envs.types import MurmurationError, Seconds
 from envs.workloads import Workload
 
 
@@ -33,6 +33,7 @@ def compare_schedulers(
     left_out: Mapping[str, str] | None = None,
     about: Mapping[str, Any] | None = None,
     recorded: Mapping[str, Sequence[EpisodeFigures]] | None = None,
+    known_bounds: Mapping[str, Seconds] | None = None,
     progress: ProgressCallback | None = None,
     listener: PlayedCallback | None = None,
     spread: Spread | None = None,
@@ -57,6 +58,7 @@ def compare_schedulers(
         left_out: further schedulers, which are not run, with the reason.
         about: further settings that results show, as plain values, such as the task.
         recorded: figures of further schedulers on the first workloads, recorded earlier with the same seed.
+        known_bounds: see `Relaxation.known`.
         progress: is called with the progress of the comparison.
         listener: is called when a scheduler has run all its workloads, has failed, or has refused to run.
         spread: plays the episodes elsewhere, with the same results; None plays them in this process.
@@ -79,7 +81,7 @@ def compare_schedulers(
     settings |= find_training_seeds(schedulers, runs)
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
-    relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
+    relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,), known_bounds)
     found = Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations, failures)
     return refuse_below_bound(found)
 
@@ -102,10 +104,13 @@ def sort_played(
     return runs, inapplicable, failures
 
 
-def relax(workloads: Sequence[Workload], setup: Setup, bounds: Sequence[str]) -> dict[str, list[Relaxation]]:
+def relax(
+    workloads: Sequence[Workload], setup: Setup, bounds: Sequence[str], known: Mapping[str, Seconds] | None = None
+) -> dict[str, list[Relaxation]]:
     """Return the relaxations of all workloads, by the name of the bound."""
     return {
-        name: [Relaxation.of(workload, setup, any_batch=name == ANY_BATCH) for workload in workloads] for name in bounds
+        name: [Relaxation.of(workload, setup, any_batch=name == ANY_BATCH, known=known) for workload in workloads]
+        for name in bounds
     }
 
 

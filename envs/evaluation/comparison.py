@@ -22,7 +22,7 @@ from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, m
 from envs.metrics import Summary, merge_summaries
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
-from envs.types import FloatArray, IntArray
+from envs.types import FloatArray, IntArray, Seconds
 from envs.types.units import HOUR
 
 BOUND = "lower bound"  # row of the lower bound at the simulator's batch sizes
@@ -374,6 +374,12 @@ class Comparison:
     def _bound_jct(self) -> dict[str, list[float]]:
         """For each bound and workload the least mean JCT of the compared jobs; NaN without such jobs."""
         return {name: [relaxed.mean_jct() for relaxed in of_all] for name, of_all in self._relaxed.items()}
+
+    @property
+    def searched_bounds(self) -> dict[str, Seconds]:
+        """What was searched, or known, for the lower bounds of the compared jobs: `Relaxation.searched` of all."""
+        each = (relaxed.searched for of_all in self._relaxed.values() for relaxed in of_all if len(relaxed.alone))
+        return {digest: total for searched in each for digest, total in searched.items()}
 
     @cached_property
     def _relaxed(self) -> dict[str, list[Relaxation]]:

@@ -9,7 +9,8 @@ bound, at the batch size of highest goodput (throughput x statistical efficiency
 (`Relaxation.of` with `any_batch`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 
@@ -42,6 +43,7 @@ class Relaxation:
             this GPU type only, beside the other job with which most is done; infinite where it does not run.
         num_gpus: int64[num_gpu_types], GPUs of each type.
         priced: the jobs with their columns; None where jobs have time limits.
+        known: by their `TimePrices.digest`, sums of JCTs without delays that are known bounds, in seconds.
     """
 
     submit_time: FloatArray
@@ -50,9 +52,12 @@ class Relaxation:
     demand: FloatArray
     num_gpus: IntArray
     priced: TimePrices | None
+    known: Mapping[str, Seconds] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, workload: Workload, setup: Setup, *, any_batch: bool = False) -> "Relaxation":
+    def of(
+        cls, workload: Workload, setup: Setup, *, any_batch: bool = False, known: Mapping[str, Seconds] | None = None
+    ) -> "Relaxation":
         """Relax a workload.
 
         Single GPU types are enough: a job on several types is no faster than on as many GPUs of its fastest type, and
@@ -66,6 +71,7 @@ class Relaxation:
                 carry, and `statistical_efficiency` has an effect with `any_batch`.
             any_batch: whether schedulers may choose any batch size that is offered, besides the simulator's; see
                 `fastest_batch`.
+            known: known bounds, which need not be searched again.
 
         Raises:
             ClusterError: a job does not run on the cluster.
@@ -100,7 +106,7 @@ class Relaxation:
             work[may_not_run] = delay[may_not_run] = 0.0
         rows = np.stack([jobs["submit_time"] + delay, work, alone], axis=1)
         priced = None if workload.limited else TimePrices(rows, job_class, columns, made.supply.resources)
-        return cls(jobs["submit_time"].copy(), delay, alone, demand, made.supply.num_gpus, priced)
+        return cls(jobs["submit_time"].copy(), delay, alone, demand, made.supply.num_gpus, priced, known or {})
 
     def of_jobs(self, jobs: IntArray) -> "Relaxation":
         """Return the relaxation of some of the jobs. It stays a bound, as leaving out jobs can only help the others."""
@@ -108,7 +114,7 @@ class Relaxation:
             each[jobs] for each in (self.submit_time, self.delay, self.alone, self.demand)
         )
         priced = self.priced.of_jobs(jobs) if self.priced else None
-        return Relaxation(submit_time, delay, alone, demand, self.num_gpus, priced)
+        return Relaxation(submit_time, delay, alone, demand, self.num_gpus, priced, self.known)
 
     def mean_jct(self) -> Seconds:
         """A lower bound on the mean JCT, in seconds; NaN without jobs.
@@ -125,8 +131,7 @@ class Relaxation:
         """
         if not len(self.alone):
             return float("nan")
-        prices = 0.0 if self.priced is None else self.priced.total_jct(self.makespan())
-        return (max(self._best[0], prices) + float(self.delay.sum())) / len(self.alone)
+        return (max([self._best[0], *self.searched.values()]) + float(self.delay.sum())) / len(self.alone)
 
     def makespan(self) -> Seconds:
         """A lower bound on last finish - first submission, in seconds; NaN without jobs.
@@ -141,6 +146,14 @@ class Relaxation:
         still_to_come = np.cumsum(self.cluster_seconds[order][::-1])[::-1]
         last = max((release + self.alone).max(), (release[order] + still_to_come).max())
         return float(last - self.submit_time.min())
+
+    @cached_property
+    def searched(self) -> dict[str, Seconds]:
+        """The bound of prices at every time on the sum of JCTs without delays, by its digest; empty without prices."""
+        if self.priced is None:
+            return {}
+        digest = self.priced.digest
+        return {digest: self.known[digest] if digest in self.known else self.priced.total_jct(self.makespan())}
 
     @cached_property
     def cluster_seconds(self) -> FloatArray:

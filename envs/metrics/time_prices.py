@@ -18,6 +18,7 @@ helps these. It ignores where free GPUs are, restarts after the first start, fai
 and the unknown future. It does not cover limits of run time.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -220,6 +221,17 @@ class TimePrices:
     def of_jobs(self, some: IntArray) -> "TimePrices":
         """Return some of the jobs."""
         return replace(self, jobs=self.jobs[some], job_class=self.job_class[some])
+
+    @property
+    def digest(self) -> str:
+        """A hash of the jobs, columns and supply with seven significant digits, and of how prices are searched."""
+        used, job_class = np.unique(self.job_class, return_inverse=True)
+        arrays = self.jobs, job_class, self.supply, *(self.columns[index] for index in used.tolist())
+        found = hashlib.sha256(repr((len(VALUES), BUCKETS, EVEN, HORIZON, STEPS, FIRST_STEP, OPERATIONS)).encode())
+        for array in arrays:
+            size = np.floor(np.log10(np.where(array == 0, 1.0, np.abs(array))))
+            found.update(repr(array.shape).encode() + np.rint(array / 10.0 ** (size - 6)).tobytes() + size.tobytes())
+        return found.hexdigest()[:20]
 
     def total_jct(self, makespan: Seconds) -> Seconds:
         """Return a lower bound on the sum of completion - release, in seconds; of no use, 0, for very many jobs.

@@ -1,6 +1,7 @@
 """Recorded results of a task: which schedulers have a record, whether it is still valid, and how it is written."""
 
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -15,7 +16,7 @@ from envs.evaluation.playing import Played
 from envs.evaluation.record import Record, RecordHeader, ideal_durations, read_record, write_record
 from envs.evaluation.record_schema import LONGEST, RecordError, show
 from envs.simulation import WORLD_VERSION, Scenario, Setup
-from envs.types import FloatArray, MurmurationError, did_you_mean
+from envs.types import FloatArray, MurmurationError, Seconds, did_you_mean
 from envs.workloads import Workload
 from murmuration.config.building import Component, import_target
 from murmuration.config.describe import describe_library
@@ -53,6 +54,11 @@ class TaskRecords:
     def archive(self) -> Path:
         """The file of all schedulers, whether it exists or not."""
         return self.folder / f"{self.title}{ARCHIVE_SUFFIX}"
+
+    @property
+    def bounds(self) -> Path:
+        """The file of the lower bounds of test workloads, whether it exists or not; see `read_bounds`."""
+        return self.folder / f"{self.title}-bounds.json"
 
     @property
     def names(self) -> list[str]:
@@ -108,6 +114,26 @@ class TaskRecords:
         if not header.inapplicable and header.num_episodes < num_episodes:
             return f"was recorded for {header.num_episodes} episodes, not {num_episodes}"
         return record
+
+
+def read_bounds(about: Mapping[str, Any], folder: Path = RECORDS_FOLDER) -> dict[str, Seconds]:
+    """Return the known bounds of a task's workloads, by their digest; none without a task or a file.
+
+    Args:
+        about: what results say of their task, under the key `task`.
+        folder: that of the records. `scripts/tasks.py --tables` writes its files of bounds.
+
+    Raises:
+        MurmurationError: the file is damaged.
+    """
+    path = TaskRecords(folder, about["task"]).bounds if "task" in about else None
+    if path is None or not path.exists():
+        return {}
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return {str(digest): float(total) for digest, total in known.items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise MurmurationError(f"{path}: is damaged ({error}); run scripts/tasks.py --tables") from None
 
 
 @dataclass(frozen=True)

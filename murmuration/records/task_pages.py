@@ -1,8 +1,9 @@
 """The hashes of tasks in their YAML files, and their tables in `baselines/records`."""
 
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version as released
 from pathlib import Path
 
@@ -11,13 +12,13 @@ from envs.evaluation.compare import compare_schedulers
 from envs.evaluation.files import write_whole
 from envs.evaluation.record import digest_records
 from envs.evaluation.task import Task
-from envs.types import TraceError, did_you_mean
+from envs.types import Seconds, TraceError, did_you_mean
 from murmuration.config.choices import CONF, list_choices
 from murmuration.config.describe import compose_comparison
 from murmuration.config.errors import ChoiceError
 from murmuration.config.inputs import build_inputs, describe_task, find_hash, leave_out
 from murmuration.config.settings import RecordChoice
-from murmuration.records.recorded import RECORDS_FOLDER, consult_records, count_remarks
+from murmuration.records.recorded import RECORDS_FOLDER, consult_records, count_remarks, read_bounds
 from murmuration.reports.page import task_table
 
 NO_TASK = "none"
@@ -110,9 +111,9 @@ class RecordedTable:
     """The table of a task, built from its records; an empty text if there are none that can be used."""
 
     text: str
-    missing: list[
-        str
-    ]  # schedulers of `scheduler=all` that the task should have rows for, and that have no valid record
+    missing: list[str]  # schedulers of `scheduler=all` that the task should have, and that have no valid record
+    bounds: Mapping[str, Seconds] = field(default_factory=dict)  # of its workloads, see `read_bounds`
+    bounds_file: Path = Path()
 
 
 def table_from_records(name: str, folder: Path = RECORDS_FOLDER, options: Sequence[str] = ()) -> RecordedTable:
@@ -141,16 +142,19 @@ def table_from_records(name: str, folder: Path = RECORDS_FOLDER, options: Sequen
         left_out={**outside, **recorded.inapplicable},
         about=about,
         recorded=recorded.figures,
+        known_bounds=read_bounds(about, folder),
     )
     digest = DIGEST.format(digest=digest_records(recorded.records.archive))
     missing = [name for name in names if name not in comparison.runs]
-    return RecordedTable(digest + task_table(comparison), missing)
+    found = dict(sorted(comparison.searched_bounds.items()))
+    return RecordedTable(digest + task_table(comparison), missing, found, recorded.records.bounds)
 
 
 def recorded_tables(folder: Path = RECORDS_FOLDER, names: Sequence[str] = TASKS) -> dict[str, str]:
     """Return the tables of tasks, empty for a task without valid records, and print which schedulers are missing.
 
-    A table that needs a trace which is not there is left out.
+    The lower bounds of their workloads are written beside the records. A table that needs a trace which is not there
+    is left out.
 
     Raises:
         ChoiceError: there is no task of a name.
@@ -171,6 +175,8 @@ def recorded_tables(folder: Path = RECORDS_FOLDER, names: Sequence[str] = TASKS)
             continue
         if table.missing:
             print(f"{title}: has no valid record of {', '.join(table.missing)}")
+        if table.bounds:
+            write_whole(table.bounds_file, json.dumps(table.bounds, indent=0) + "\n")
         found[name] = table.text
     return found
 

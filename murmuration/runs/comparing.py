@@ -30,7 +30,7 @@ from murmuration.config.inputs import (
     limit_slow,
 )
 from murmuration.config.provenance import add_provenance, trace_hashes
-from murmuration.records.recorded import Recorded, consult_records
+from murmuration.records.recorded import Recorded, consult_records, read_bounds
 from murmuration.records.renewing import renew_records
 from murmuration.reports.report import run_comparison, write_report
 from murmuration.reports.webpage import PageExtras
@@ -115,6 +115,7 @@ def play_comparison(
             left_out={**left_out, **recorded.left_out},
             about=about,
             recorded=recorded.figures,
+            known_bounds=read_bounds(about),
             listener=recorded.listen,
             spread=find_spread(),
             console=wide_console(quiet=quiet),

@@ -9,6 +9,7 @@ import pytest
 from baselines.las import Las
 from envs.evaluation.archive import MEMBER_SUFFIX, list_recorded, read_member, write_member
 from envs.evaluation.record import digest_records, read_record, write_lines
+from envs.types import MurmurationError
 from murmuration.config.building import Component
 from murmuration.config.choices import open_configs
 from murmuration.config.describe import describe_schedulers
@@ -22,6 +23,7 @@ from murmuration.records.recorded import (
     count_remarks,
     differences,
     library_configurations,
+    read_bounds,
     with_later_options,
 )
 from murmuration.records.sources import hash_sources
@@ -284,6 +286,17 @@ def test_tasks_without_records_have_no_table(tmp_path, capsys):
     assert capsys.readouterr().out == f"{title}: has no records\n"
     with pytest.raises(ChoiceError, match="there is no full-65; tasks are adaptive-40"):
         recorded_tables(tmp_path, ["calm-64", "full-65"])
+
+
+def test_the_bounds_of_a_task_are_read_and_damage_is_named(tmp_path):
+    about = {"task": {"name": "calm-64", "version": 2, "modified": False}}
+    assert read_bounds(about, tmp_path) == read_bounds({}, tmp_path) == {}
+    path = tmp_path / "calm-64-v2-bounds.json"
+    path.write_text('{"ab": 3.5}')
+    assert read_bounds(about, tmp_path) == {"ab": 3.5}
+    path.write_text("[1]")
+    with pytest.raises(MurmurationError, match="calm-64-v2-bounds.json: is damaged .*; run scripts/tasks.py --tables"):
+        read_bounds(about, tmp_path)
 
 
 def test_the_tables_agree_with_the_records():

@@ -103,6 +103,19 @@ def test_a_comparison_searches_the_prices_of_a_workload_once(monkeypatch):
     assert search.call_count == 1
 
 
+def test_a_known_bound_is_not_searched_again(comparison, monkeypatch):
+    """It is found by the hash of jobs, columns and supply, which other jobs or another cluster do not have."""
+    known = {digest: 2 * total for digest, total in comparison.searched_bounds.items()}
+    assert len(known) == comparison.num_workloads
+    workload, setup = comparison.runs["fifo"][0].workload, Setup(two_nodes(), IdealModel(), Scenario(restart_delay=0.0))
+    searched, found = (Relaxation.of(workload, setup, known=each) for each in ({}, known))
+    assert found.searched == {digest: 2 * total for digest, total in searched.searched.items()}
+    fewer = np.arange(5)
+    assert found.of_jobs(fewer).mean_jct() == searched.of_jobs(fewer).mean_jct()
+    larger = Setup(ClusterSpec(two_nodes().nodes * 2), IdealModel(), Scenario(restart_delay=0.0))
+    assert found.searched.keys() != Relaxation.of(workload, larger, known=known).searched.keys()
+
+
 def test_without_relaxations_there_is_no_bound(comparison):
     bare = Comparison(comparison.runs)
     assert bare.bounds == []

@@ -316,7 +316,7 @@ def _read_job(job: int, entry: Entry) -> JobSpec:
 def _read_state(entry: Entry) -> JobState:
     entry.only(*STATE_FIELDS)
     placement, likely = entry.optional("placement"), entry.optional("likely_work")
-    numbers: dict[str, Any] = {name: found.number(most=LARGEST) for name in AMOUNTS if (found := entry.optional(name))}
+    numbers: dict[str, Any] = entry.amounts(AMOUNTS, LARGEST)
     counts = {name: found.whole(0, 2**31 - 1) for name in COUNTS if (found := entry.optional(name))}
     service = entry.optional("attained_service")
     return JobState(

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from deployment.checking import check_decision, check_known, check_state
 from deployment.state import ClusterState, Decision, JobState
@@ -31,13 +32,18 @@ from envs.simulation.world.ideal import ideal_throughput
 from envs.simulation.world.ordered_set import insert
 from envs.simulation.world.shares import set_free
 from envs.simulation.world.throughput import node_level
-from envs.types import Allocation, ClusterError, FloatArray, IntArray, JobId, JobSpec, MurmurationError
+from envs.types import Allocation, ClusterError, FloatArray, IntArray, JobId, JobSpec, MurmurationError, Placement
 from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
 QUEUED, DONE = 1, 3  # Status
 COVERED = 1024  # GPUs of one job, unless larger ones are expected
 MOST_CELLS = 2**19  # throughputs of models by GPU type and number of GPUs; the performance model is asked for each
+WRITTEN = (  # fields of a job's record, with those of a state
+    ("service", "attained_service"),
+    ("start", "start_time"),
+    *((name, name) for name in ("num_restarts", "num_preemptions", "num_interruptions")),
+)
 CREDIBLE = 1000.0  # a job that reports so many times its model's throughput, or so small a part, has measured nothing
 
 
@@ -189,6 +195,7 @@ class Mirror:
         self._expected: list[float] = []  # median of the work as it was predicted last
         self._exact = ExactThroughputs(self.setup)
         self._reported: dict[Seen, float] = {}
+        self._submitted: Workload | None = None  # of all `jobs`
         self._view: MirrorView | None = None
         self._trial: Snapshot | None = None
 
@@ -277,6 +284,7 @@ class Mirror:
                 f"job {spec.id}: may get {spec.max_gpus} GPUs, and jobs of at most {self.most_gpus} are expected; "
                 f"begin with most_gpus={spec.max_gpus}"
             )
+        self._submitted = None
         self.jobs.append(spec)
         self.done.append(False)
         self._served.append(0.0)
@@ -344,6 +352,11 @@ class Mirror:
             self._reported[seen] = state.throughput
 
     def _workload(self) -> Workload:
+        if self._submitted is None:
+            self._submitted = self._build_workload()
+        return self._submitted
+
+    def _build_workload(self) -> Workload:
         rows = np.zeros(len(self.jobs), JOB_COLUMNS)
         for name in ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch", "guaranteed"):
             rows[name] = [getattr(spec, name) for spec in self.jobs]
@@ -364,10 +377,9 @@ class Mirror:
 
     def _overwrite(self, episode: MirroredRound, state: ClusterState) -> None:
         """Put what was observed in place of what the engine has computed."""
-        jobs, time = episode.state.jobs[0], state.time
+        jobs = episode.state.jobs[0]
         jobs["service"] = self._served
-        for each in state.jobs:
-            _set_job(jobs[each.job], each, time)
+        _set_jobs(jobs, state)
         running = [each.job for each in state.jobs if each.placement]
         order = sorted(running, key=lambda job: (jobs["finish"][job], job))
         heap = episode.state.heap[0]
@@ -391,22 +403,27 @@ def _place(episode: MirroredRound, state: ClusterState) -> None:
     episode.apply(allocation)
 
 
-def _set_job(record: np.record, state: JobState, time: float) -> None:
-    """Write the state of a job into its record."""
-    left = np.inf if np.isnan(state.remaining_work) else state.remaining_work
-    record["remaining"] = record["saved"] = record["least"] = left
-    record["service"], record["served"], record["start"] = state.attained_service, time, state.start_time
-    for name in ("num_restarts", "num_preemptions", "num_interruptions"):
-        record[name] = getattr(state, name)
-    if not state.placement:
-        record["served"] = record["synced"] = record["segment"] = 0.0
-        return
-    record["synced"] = time if np.isnan(state.ready_time) else max(state.ready_time, time)
-    record["segment"] = record["synced"] if np.isnan(state.segment) else state.segment
-    if not np.isnan(state.throughput):
-        record["throughput"] = state.throughput
-    throughput = float(record["throughput"])
-    record["finish"] = record["synced"] + left / throughput if throughput > 0 else np.inf
+def _set_jobs(records: npt.NDArray[np.void], state: ClusterState) -> None:
+    """Write the states of jobs into their records, int64[num_jobs] of dtype JOB."""
+    index = np.array([each.job for each in state.jobs], np.int64)
+    rows = records[index]
+    left = np.array([each.remaining_work for each in state.jobs])
+    left[np.isnan(left)] = np.inf
+    rows["remaining"] = rows["saved"] = rows["least"] = left
+    for field, name in WRITTEN:
+        rows[field] = [getattr(each, name) for each in state.jobs]
+    runs = np.array([each.placement is not None for each in state.jobs], bool)
+    ready = np.fmax([each.ready_time for each in state.jobs], state.time)
+    segment = np.array([each.segment for each in state.jobs])
+    throughput = np.array([each.throughput for each in state.jobs])
+    throughput = np.where(np.isnan(throughput), rows["throughput"], throughput)
+    rows["served"], rows["synced"] = np.where(runs, state.time, 0.0), np.where(runs, ready, 0.0)
+    rows["segment"] = np.where(runs, np.where(np.isnan(segment), ready, segment), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        finish = np.where(throughput > 0, ready + left / throughput, np.inf)
+    rows["throughput"] = np.where(runs, throughput, rows["throughput"])
+    rows["finish"] = np.where(runs, finish, rows["finish"])
+    records[index] = rows
 
 
 def _with_work(state: JobState, outcomes: FloatArray) -> JobState:
@@ -445,9 +462,12 @@ class Watched:
         present = sorted({*running, *view.queued.tolist()})
         ended = [job for job in range(count) if (job in self._open or job >= self._known) and job not in set(present)]
         predicted = view.likely_work(np.array(present, np.int64))
+        some = np.array(present, np.int64)
+        columns = view.remaining_work(some), view.attained_service(some), predicted
+        figures = zip(present, *(column.tolist() for column in columns), strict=True)
         states = tuple(
-            _job_state(records[job], job, view, job in running, likely)
-            for job, likely in zip(present, predicted.tolist(), strict=True)
+            _job_state(records[job], job, view.placement(job) if job in running else None, time, *each)
+            for job, *each in figures
         )
         specs = tuple(view.job(job) for job in range(self._known, count))
         service = view.attained_service(np.array(ended, np.int64)).tolist()
@@ -456,17 +476,19 @@ class Watched:
         return ClusterState(time, specs, dict(zip(ended, service, strict=True)), down, states), copy
 
 
-def _job_state(record: np.record, job: int, view: SimulationView, runs: bool, likely: list[float]) -> JobState:
-    some = tuple(value for value in likely if not np.isnan(value))
-    (left,), (service,) = view.remaining_work(np.array([job])).tolist(), view.attained_service(np.array([job])).tolist()
+def _job_state(
+    record: np.record, job: int, placement: Placement | None, time: float, left: float, service: float, likely: Any
+) -> JobState:
+    some = tuple(value for value in likely if value == value)  # NaN fills the row
+    runs = placement is not None
     return JobState(
         job,
-        view.placement(job) if runs else None,
+        placement,
         service,
         left,
         some if len(some) > 1 else (),
         float(record["throughput"]) if runs else np.nan,
-        max(float(record["synced"]), view.time) if runs else np.nan,
+        max(float(record["synced"]), time) if runs else np.nan,
         float(record["segment"]) if runs else np.nan,
         float(record["start"]),
         int(record["num_restarts"]),

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +51,24 @@ def quote(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "..."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
-    """A value of a JSON document, with its place for errors. All methods raise ProtocolError for another form."""
+    """A value of a JSON document, with its place for errors. All methods raise ProtocolError for another form.
+
+    Attributes:
+        value: the value.
+        name: how errors call it; within `above`, the name of a field with a dot, or an index in brackets.
+        above: what it is a part of.
+    """
 
     value: Any
-    place: str
+    name: str
+    above: "Entry | None" = None
+
+    @property
+    def place(self) -> str:
+        """How errors call it."""
+        return self.name if self.above is None else f"{self.above.place}{self.name}"
 
     def refuse(self, wanted: str) -> ProtocolError:
         """Return the error for a value of another form than `wanted`."""
@@ -67,16 +79,19 @@ class Entry:
         content = self._object()
         if name not in content:
             raise ProtocolError(f"{self.place}: has no {name}{did_you_mean(name, content)}; add it")
-        return Entry(content[name], f"{self.place}.{name}")
+        return Entry(content[name], f".{name}", self)
 
     def optional(self, name: str) -> "Entry | None":
         """Return the value of a field; None if it is absent or null."""
         value = self._object().get(name)
-        return None if value is None else Entry(value, f"{self.place}.{name}")
+        return None if value is None else Entry(value, f".{name}", self)
 
     def only(self, *names: str) -> None:
         """Check that an object has no other fields than these."""
-        for name in self._object():
+        content = self._object()
+        if content.keys() <= set(names):
+            return
+        for name in content:
             if name not in names:
                 hint = did_you_mean(name, names, lead=", ")
                 raise ProtocolError(f"{self.place}: has the field {quote(name)}{hint}; fields are {', '.join(names)}")
@@ -85,14 +100,14 @@ class Entry:
         """Yield the entries of a list."""
         if not isinstance(self.value, list) or len(self.value) > most:
             raise self.refuse(f"a list of at most {most:,} entries")
-        return (Entry(value, f"{self.place}[{i}]") for i, value in enumerate(self.value))
+        return (Entry(value, f"[{i}]", self) for i, value in enumerate(self.value))
 
     def by_number(self) -> "Iterator[tuple[int, Entry]]":
         """Yield an object whose names are whole numbers, such as nodes."""
         for name, value in self._object().items():
             if not (name.isascii() and name.isdecimal() and len(name) < 10):
                 raise ProtocolError(f"{self.place}: has the field {quote(name)}; fields are numbers from 0 on")
-            yield int(name), Entry(value, f"{self.place}.{name}")
+            yield int(name), Entry(value, f".{name}", self)
 
     def whole(self, least: int, most: int) -> int:
         """Return a whole number of a range."""
@@ -110,6 +125,18 @@ class Entry:
             found = math.nan
         if not (math.isfinite(found) and least <= found <= most):
             raise self.refuse(f"a number from {least:g}" + (f" to {most:g}" if most < math.inf else " on"))
+        return found
+
+    def amounts(self, names: Iterable[str], most: float) -> dict[str, float]:
+        """Return the fields of an object with these names as numbers from 0 on, without those absent or null."""
+        content = self._object()
+        found = {}
+        for name in names:
+            value = content.get(name)
+            if value is None:
+                continue
+            plain = type(value) is float and 0.0 <= value <= most
+            found[name] = value if plain else Entry(value, f".{name}", self).number(most=most)
         return found
 
     def text(self, longest: int = 1000) -> str:

@@ -81,11 +81,14 @@ class RemoteScheduler:
             begun = Beginning(
                 view.cluster, jobs.models, jobs.tenants, copy.table.throughputs.shape[2] - 1, self._random
             )
-            self._client = SchedulerClient(open_connection(self.address, self.patience), begun)
+            self._client = SchedulerClient(self._connect(), begun)
         decision, allocation = self._client.decide(state), view.allocation(keep_running=True)
         allocation.changes.update(decision.placements)
         allocation.next_decision = decision.next_decision
         return allocation
+
+    def _connect(self) -> Connection:
+        return open_connection(self.address, self.patience)
 
     def close(self) -> None:
         """End the conversation."""

@@ -29,10 +29,11 @@ class JobClasses:
         self.limits: list[PlacementLimits | None] = []
         for model in table.models:
             asked = constraints_of(model)
-            if asked and str(asked) not in known:
-                by_type = [allows_type(asked, name) for name in cluster.gpu_types]
-                known[str(asked)] = PlacementLimits(asked, np.array(by_type)[cluster.node_types])
-            self.limits.append(known.get(str(asked)))
+            name = str(asked) if asked else ""
+            if asked and name not in known:
+                by_type = [allows_type(asked, gpu_type) for gpu_type in cluster.gpu_types]
+                known[name] = PlacementLimits(asked, np.array(by_type)[cluster.node_types])
+            self.limits.append(known.get(name))
         self.constrained = bool(known)
         self.exclusive = {row for row, limits in enumerate(self.limits) if limits and limits.constraints.exclusive}
 

@@ -176,4 +176,3 @@ class ProgramScheduler(RemoteScheduler):
         if self._playing:
             self._playing = False
             self.used = self._arena.close_play()
-

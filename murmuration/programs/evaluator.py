@@ -85,6 +85,11 @@ class ProgramEvaluator:
         self._limits = limits or PlayLimits()
         self._task = make_task(*options)
         self.setup: Setup = self._task.setup
+        if self.setup.scenario.information.hides_throughput:
+            raise ChoiceError(
+                f"{options[0]}: throughputs are hidden, which the protocol of programs does not show; set "
+                "scenario.information.throughput=exact"
+            )
         self._workloads: list[Workload] = []
         self._references: dict[str, Reference] = {}
         self._audit = Audit(self.setup)
@@ -125,7 +130,9 @@ class ProgramEvaluator:
         figures |= {"cpu_seconds": time.process_time() - began, "program_cpu_seconds": cpu_seconds}
         artifacts = describe_losses(runs, [each.alone for each in references])
         artifacts |= {"worst_jobs": describe_worst(runs, [each.alone for each in references])}
-        artifacts["played"] = f"{self.split}, {sum(map(len, workloads)):,} jobs; confined: {'; '.join(program.measures)}"
+        artifacts["played"] = (
+            f"{self.split}, {sum(map(len, workloads)):,} jobs; confined: {'; '.join(program.measures)}"
+        )
         return {**figures, "artifacts": artifacts}
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from envs.metrics import find_waits, job_completion_times, segments, summarise, times_to_start, waits
 from envs.simulation import RunResult
@@ -42,12 +43,15 @@ def describe_losses(runs: Sequence[RunResult], alone: Sequence[FloatArray]) -> d
         f"{share:.2f} h ({share / total:.0%}) {what}{more}" for share, (what, more) in zip(hours, words, strict=True)
     )
     figures = [summarise(run) for run in runs]
-    used, cores = (float(np.mean([getattr(each, name) for each in figures])) for name in ("utilisation", "limited_by_cpus"))
+    used, cores = (
+        float(np.mean([getattr(each, name) for each in figures])) for name in ("utilisation", "limited_by_cpus")
+    )
     split = float(np.mean([each.fragmentation for each in figures]))
     return {
         "where_time_is_lost": f"Mean JCT {total:.2f} h = {lost}.",
         "cluster": f"{used:.0%} of GPUs were in use; {split:.0%} of the free ones were in pieces too small for a "
-        f"typical job. Cores limited {cores:.0%} of the running time of jobs. Nodes failed under {failures:.2f} of jobs.",
+        f"typical job. Cores limited {cores:.0%} of the running time of jobs. Failures of nodes stopped a job "
+        f"{failures:.2f} times.",
     }
 
 
@@ -88,6 +92,6 @@ def _describe_job(run: RunResult, row: int, least: float) -> str:
     )
 
 
-def _overlap(held: np.ndarray, start: float, end: float) -> FloatArray:  # type: ignore[type-arg]
+def _overlap(held: npt.NDArray[np.void], start: float, end: float) -> FloatArray:
     """Return float64[num_segments]: seconds of each segment between two times."""
     return np.asarray(np.clip(np.minimum(held["end"], end) - np.maximum(held["start"], start), 0.0, None))

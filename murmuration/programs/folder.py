@@ -11,7 +11,7 @@ from murmuration.config.describe import compose_comparison
 from murmuration.config.errors import ChoiceError
 from murmuration.programs.evaluator import FAILED
 
-THRESHOLDS = (-2.0, -1.0)  # scores with which a program passes the stages 1 and 2; FIFO has about -1
+THRESHOLDS = (-0.5, -0.2)  # scores with which a program passes the stages 1 and 2; shortest job first has about -0.3
 
 INITIAL = '''\
 # EVOLVE-BLOCK-START
@@ -53,12 +53,13 @@ SEED = {seed}
 
 def evaluate(program_path, stage=3):
     """Score a program: 0 is shortest remaining time first, 1 a lower bound that nothing reaches."""
-    kept = sys.modules.setdefault("_murmuration_search", types.ModuleType("_murmuration_search"))  # outlives this module
+    # OpenEvolve loads this file anew for each evaluation, so what is to stay is kept elsewhere.
+    kept = sys.modules.setdefault("_murmuration_search", types.ModuleType("_murmuration_search"))
     lock = vars(kept).setdefault("lock", threading.Lock())
     with lock:
         process = vars(kept).get(os.getpid())
         if process is None or process.poll() is not None:
-            command = [*COMMAND, "--listen", "--seed", str(SEED)]
+            command = [*COMMAND, "--seed", str(SEED)]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             vars(kept)[os.getpid()] = process
             atexit.register(process.stdin.close)
@@ -145,7 +146,7 @@ def write_search(folder: Path, options: Sequence[str]) -> list[str]:
     task, *changes = options
     with own_configs():
         compose_comparison([f"task={task}", *changes])  # raises an error for what does not exist
-    command = [sys.executable, "-m", "murmuration", "evaluate-program", "--task", task, *changes]
+    command = [sys.executable, "-m", "murmuration", "evaluate-program", "-", "--task", task, *changes]
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "evaluator.py", EVALUATOR.format(command=command, seed=secrets.randbits(48)))
     write_whole(folder / "initial_program.py", INITIAL)

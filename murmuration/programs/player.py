@@ -51,7 +51,8 @@ class Conversation:
     """
 
     def __init__(self, scheduler: Scheduler, prepared: Mirror) -> None:
-        self._scheduler, self._mirror, self._asked = scheduler, prepared, None
+        self._scheduler, self._mirror = scheduler, prepared
+        self._asked: LocalScheduler | None = None
         self._number = 0
 
     def answer(self, line: bytes) -> bytes:
@@ -184,8 +185,8 @@ def play_one_program(play: socket.socket, control: socket.socket, prepared: Mirr
         os._exit(0)
     play.close()
     ended = os.pidfd_open(process)
-    while ended not in (ready := select.select([ended, control], [], [])[0]):
-        if ready and control.recv(1) in (KILL, b""):
+    while ended not in select.select([ended, control.fileno()], [], [])[0]:
+        if control.recv(1) in (KILL, b""):
             os.kill(process, signal.SIGKILL)
             break
     os.close(ended)

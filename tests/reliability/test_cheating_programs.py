@@ -1,8 +1,10 @@
 """Known ways of cheating in a search for programs: none gains anything over the same program without it."""
 
+import contextlib
 import inspect
 import socket
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -13,9 +15,10 @@ from murmuration.programs.folder import INITIAL
 TASK = ["none", "cluster=small_16", "workload.num_jobs=12", "workload.num_evaluation=2"]
 SECRET = "k-123"
 CHEATED = "CHEATED"
+PORT = 0  # replaced by that of a socket that listens
 # An attempt runs after the honest decision, of which it may change anything. An error of it is swallowed, and what it
 # returns is reported as success.
-TRIED = '''
+TRIED = """
 {attempt}
 
 class Cheat(ShortestFirst):
@@ -31,7 +34,7 @@ class Cheat(ShortestFirst):
         if found is not None and not hasattr(found, "changes"):
             raise RuntimeError("CHEATED " + repr(found)[:80])
         return found or allocation
-'''
+"""
 
 
 def read_a_task(self, view, allocation):
@@ -67,7 +70,8 @@ def read_records(self, view, allocation):
 
 
 def leave_a_file(self, view, allocation):
-    open("/tmp/murmuration-left", "w").write(str(view.time))
+    with open("/tmp/murmuration-left", "w") as file:
+        file.write(str(view.time))
     return "written"
 
 
@@ -82,16 +86,15 @@ def change_rights(self, view, allocation):
     import os
     import sys
 
-    os.chmod(sys.modules["envs"].__file__, 0o666)
+    os.chmod(str(sys.modules["envs"].__file__), 0o666)
     return "changed"
 
 
 def remember_the_workload_before(self, view, allocation):
     import builtins
 
-    if getattr(builtins, "seen", self) is not self:
+    if vars(builtins).setdefault("seen", self) is not self:
         return "an earlier scheduler was here"
-    builtins.seen = self
 
 
 def connect(self, view, allocation):
@@ -184,10 +187,8 @@ def write_into_all_files(self, view, allocation):
     import os
 
     for number in range(64):
-        try:
+        with contextlib.suppress(OSError):
             os.write(number, b'{"version": 1, "now": 0, "events": []}\n')
-        except OSError:
-            pass
 
 
 def patch_the_clock(self, view, allocation):
@@ -213,9 +214,9 @@ def finish_jobs(self, view, allocation):
 def patch_the_protocol(self, view, allocation):
     import sys
 
-    module = sys.modules["murmuration.programs.player"] if "murmuration.programs.player" in sys.modules else None
+    module = sys.modules.get("murmuration.programs.player", None)
     module = module or sys.modules["__main__"]
-    module.write_decision = lambda now, decision: b'{"version": 1, "now": 1e300, "events": []}\n'
+    vars(module)["write_decision"] = lambda now, decision: b'{"version": 1, "now": 1e300, "events": []}\n'
 
 
 def take_more_than_there_is(self, view, allocation):
@@ -256,24 +257,55 @@ def hold_all_memory(self, view, allocation):
 
 ATTEMPTS = {  # with the layer that refuses it, where there is one
     "Landlock": [read_a_task, read_files_of_users, list_folders, read_the_library, read_records, leave_a_folder],
-    "seccomp": [change_rights, open_a_socket, fork, run_a_command, kill_the_world, trace_the_world, raise_limits]
-    + [read_memory_by_a_call, read_memory_of_the_world, connect],
-    "": [leave_a_file, remember_the_workload_before, read_keys, find_future_jobs, find_the_seed, print_a_result]
-    + [write_into_all_files, patch_the_clock, patch_the_metrics, finish_jobs, patch_the_protocol, hold_all_memory]
-    + [take_more_than_there_is, take_a_gpu_twice, start_jobs_of_the_future, decide_in_the_past, starve_long_jobs],
+    "seccomp": [
+        change_rights,
+        open_a_socket,
+        fork,
+        run_a_command,
+        kill_the_world,
+        trace_the_world,
+        raise_limits,
+        read_memory_by_a_call,
+        read_memory_of_the_world,
+        connect,
+    ],
+    "": [
+        leave_a_file,
+        remember_the_workload_before,
+        read_keys,
+        find_future_jobs,
+        find_the_seed,
+        print_a_result,
+        write_into_all_files,
+        patch_the_clock,
+        patch_the_metrics,
+        finish_jobs,
+        patch_the_protocol,
+        hold_all_memory,
+        take_more_than_there_is,
+        take_a_gpu_twice,
+        start_jobs_of_the_future,
+        decide_in_the_past,
+        starve_long_jobs,
+    ],
 }
+SUBCLASS = f"{INITIAL}\nclass Cheat(ShortestFirst):\n"
+ENDLESS = """    def schedule(self, view):
+        found = super().schedule(view)
+        found.next_decision = view.time + 1e-6
+        return found
+"""
 WHOLE = {  # programs of another form
-    "loops in schedule": f"{INITIAL}\nclass Cheat(ShortestFirst):\n    def schedule(self, view):\n        while True: pass\n",
+    "loops in schedule": f"{SUBCLASS}    def schedule(self, view):\n        while True: pass\n",
     "loops at once": f"{INITIAL}\nwhile True: pass\n",
-    "asks for endless rounds": f"{INITIAL}\nclass Cheat(ShortestFirst):\n    def schedule(self, view):\n"
-    "        found = super().schedule(view)\n        found.next_decision = view.time + 1e-6\n        return found\n",
+    "asks for endless rounds": SUBCLASS + ENDLESS,
     "ends the process": f"{INITIAL}\nimport os\nos._exit(0)\n",
     "exits": f"{INITIAL}\nraise SystemExit(0)\n",
     "is no program": "{",
     "has no class": "score = 1.0\n",
-    "returns a number": f"{INITIAL}\nclass Cheat(ShortestFirst):\n    def schedule(self, view): return 1.0\n",
+    "returns a number": f"{SUBCLASS}    def schedule(self, view): return 1.0\n",
 }
-PLAYS_ITSELF = f"{INITIAL}\nclass Cheat(ShortestFirst):\n    def play(self, simulator): return True\n"
+PLAYS_ITSELF = f"{SUBCLASS}    def play(self, simulator): return True\n"
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +324,7 @@ def honest(evaluator):
 
 def test_an_honest_program_is_played_as_it_would_be_here(evaluator, honest):
     """The protocol changes nothing: the class itself, played in this process, has the same mean JCT."""
-    space = {}
+    space: dict[str, Any] = {}
     exec(INITIAL, space)
     from murmuration import compare, make_task
 

@@ -16,6 +16,7 @@ RECIPES = {
     "benchmarl_task": "benchmarl",  # it needs an older TorchRL, see docs/recipes.md
 }
 ELASTIC = "elastic_torch"  # a training program that a cluster may stop, see tests/unit/deployment/test_jobs.py
+SEARCHES = ("program_search", "openevolve_stub")  # see tests/unit/programs
 WHOLE = "from_nothing"  # has the algorithm itself, where the others use a library's
 SHORT, SINGLE_FILE = 41, 350  # lines
 MEAN_JCT = re.compile(r"^.*: mean JCT (\d+\.\d\d) h$", re.MULTILINE)
@@ -24,7 +25,7 @@ MEAN_JCT = re.compile(r"^.*: mean JCT (\d+\.\d\d) h$", re.MULTILINE)
 def test_every_recipe_is_tested_and_short():
     paths = sorted((ROOT / "scripts" / "recipes").glob("*.py"))
     lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
-    assert set(lines) == {*RECIPES, WHOLE, ELASTIC}
+    assert set(lines) == {*RECIPES, *SEARCHES, WHOLE, ELASTIC}
     assert [name for name in RECIPES if lines[name] >= SHORT] == []
     assert lines[WHOLE] < SINGLE_FILE
 

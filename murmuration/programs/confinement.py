@@ -92,10 +92,10 @@ def confine(ruleset: tuple[int, int], cpu_seconds: int, memory: int) -> list[str
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if _linux() else 0
     limits = {resource.RLIMIT_CPU: cpu_seconds, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
     limits |= {resource.RLIMIT_NOFILE: 64, resource.RLIMIT_AS: held + memory}
-    for kind, value in limits.items():
-        most = resource.getrlimit(kind)[1]
+    for limit, value in limits.items():
+        most = resource.getrlimit(limit)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(kind, (value, value))
+        resource.setrlimit(limit, (value, value))
     done = [f"{cpu_seconds} CPU-s, {memory >> 20:,} MiB, no file written"]
     if not _linux():
         return done

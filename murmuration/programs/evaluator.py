@@ -251,5 +251,8 @@ def answer_requests(evaluator: ProgramEvaluator) -> None:
     for line in sys.stdin:
         with redirect_stdout(sys.stderr):
             asked = json.loads(line)
-            found = evaluator.evaluate(read_program(Path(asked["program"])), int(asked.get("stage", 3)))
+            try:
+                found = evaluator.evaluate(read_program(Path(asked["program"])), int(asked.get("stage", 3)))
+            except MurmurationError as error:
+                found = _failed(str(error))
         print(json.dumps(found), flush=True)

@@ -160,7 +160,7 @@ def _place_of(error: BaseException) -> str:
     return f" (line {lines[-1].lineno} of the program, in {lines[-1].name})" if lines else ""
 
 
-def prepare(setup: Setup, workload: Workload) -> Mirror:
+def prepare_plays(setup: Setup, workload: Workload) -> Mirror:
     """Compile or load everything that a play needs, and return a mirror for it."""
     largest = int(workload.jobs["max_gpus"].max())
     run_episode(InProcess(Conversation(WarmUp(), _mirror(setup, workload, largest))), Simulator(workload, setup))
@@ -216,7 +216,7 @@ def main() -> None:
     with control.makefile("rb") as stream:
         setup, workload = pickle.loads(stream.read(int(stream.readline())))
     try:
-        prepared, ruleset = prepare(setup, workload), open_ruleset(readable_paths(ROOT))
+        prepared, ruleset = prepare_plays(setup, workload), open_ruleset(readable_paths(ROOT))
     except (MurmurationError, ProtocolError) as error:
         control.sendall(json.dumps(str(error)).encode() + b"\n")
         return

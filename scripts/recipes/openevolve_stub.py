@@ -45,11 +45,11 @@ def main() -> None:
     parser.add_argument("--iterations", default="20", help="generations")
     parser.add_argument("--openevolve", default="openevolve-run", help="the command")
     given = parser.parse_args()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), StubModel)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), StubModel)
+    threading.Thread(target=listening.serve_forever, daemon=True).start()
     files = [given.folder / name for name in ("initial_program.py", "evaluator.py", "config.yaml")]
     words = [given.openevolve, *map(str, files[:2]), "--config", str(files[2]), "--iterations", given.iterations]
-    words += ["--api-base", f"http://127.0.0.1:{server.server_port}/v1", "--primary-model", "stub"]
+    words += ["--api-base", f"http://127.0.0.1:{listening.server_address[1]}/v1", "--primary-model", "stub"]
     keys = {**os.environ, "OPENAI_API_KEY": "none", "NO_PROXY": "127.0.0.1"}
     sys.exit(subprocess.run([*words, "--output", str(given.folder / "out")], env=keys).returncode)
 

@@ -35,7 +35,7 @@ from murmuration.programs.arena import LONGEST_PROGRAM, Arena, PlayLimits, Progr
 from murmuration.programs.feedback import describe_losses, describe_worst
 
 FAILED = -10.0  # the score of a program that fails; FIFO has about -1
-STAGES = {1: 150, 2: 420, 3: 2400}  # jobs that are played: about 1, 3 and 20 to 30 CPU-s
+STAGES = {1: 150, 2: 420, 3: 2100}  # jobs that are played: about 1, 3 and 15 to 27 CPU-s
 ABOVE_BOUND = 1e-6  # relative: rounding
 WARM_UP_JOBS = 20
 NAME = "program"

@@ -46,7 +46,9 @@ def describe_losses(runs: Sequence[RunResult], alone: Sequence[FloatArray]) -> d
     used, cores = (
         float(np.mean([getattr(each, name) for each in figures])) for name in ("utilisation", "limited_by_cpus")
     )
-    split = float(np.mean([each.fragmentation for each in figures]))
+    split = float(
+        np.mean([0.0 if np.isnan(each.fragmentation) else each.fragmentation for each in figures])
+    )  # none free
     return {
         "where_time_is_lost": f"Mean JCT {total:.2f} h = {lost}.",
         "cluster": f"{used:.0%} of GPUs were in use; {split:.0%} of the free ones were in pieces too small for a "

@@ -75,7 +75,9 @@ class Preemption:
     def _may_lose(self, job: Admitted, head: Admitted, reclaimed: set[str]) -> bool:
         settings = self._tree.settings[head.queue]
         if job.queue == head.queue:
-            return settings.within_queue == "lower_priority" and job.priority < head.priority
+            newer = settings.within_queue == "lower_or_newer" and job.submit_time > head.submit_time
+            lower = job.priority < head.priority
+            return settings.within_queue != "never" and (lower or (newer and job.priority == head.priority))
         if job.queue not in reclaimed:
             return False
         return settings.reclaim == "any" or (settings.reclaim == "lower_priority" and job.priority < head.priority)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from envs.types import MurmurationError
 
-_WITHIN, _RECLAIM = ("never", "lower_priority"), ("never", "lower_priority", "any")
+_WITHIN, _RECLAIM = ("never", "lower_priority", "lower_or_newer"), ("never", "lower_priority", "any")
 WeightedShare = tuple[int, float]  # 0 and the share; of what borrows without any weight, 1 and the unweighted share
 
 
@@ -29,7 +29,8 @@ class QueueSettings:
     lending_limit: float = math.inf  # GPUs of its own that others may take, at most
     weight: float = 1.0  # its part when queues compete for GPUs that they borrow; with 0 it comes behind all others
     strict: bool = False  # whether a job that is not admitted blocks those behind it (Kueue's StrictFIFO)
-    within_queue: str = "lower_priority"  # which of its own jobs one of its jobs may preempt: never, lower_priority
+    within_queue: str = "lower_priority"  # its own jobs that one of them may preempt: never, lower_priority,
+    # lower_or_newer: also those of equal priority that were submitted later
     reclaim: str = "any"  # which jobs of other queues, of those that borrow: never, lower_priority, any
 
     def __post_init__(self) -> None:
@@ -78,6 +79,8 @@ class QueueTree:
             if parent := self.settings[name].parent:
                 self.quota[parent] += self.quota[name] - self._own(name)
         self.used = dict.fromkeys(self.settings, 0.0)
+        self.leaves = {name: None for name, below in self.children.items() if not below}  # the queues that take jobs
+        self.total = sum(queue.nominal for queue in self.settings.values())  # GPUs
 
     def _path_of(self, name: str) -> tuple[str, ...]:
         """Return a queue and all cohorts above it, upwards."""

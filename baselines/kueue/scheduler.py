@@ -1,6 +1,8 @@
 """Kueue's admission, fair sharing and preemption before any scheduler that places jobs."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import numpy as np
 from baselines.kueue.preemption import Admitted, Preemption
 from baselines.kueue.queue_tree import QueueSettings, QueueTree
 from envs.scheduling import ClusterView, Scheduler
-from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError
+from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, JobSpec, MurmurationError
 
 
 class Kueue:
@@ -24,14 +26,18 @@ class Kueue:
     admission checks, topologies, back-off of evicted jobs, and the half-life of admission fair sharing.
 
     Args:
-        inner: places jobs. It sees only admitted jobs, and may not change their numbers of GPUs.
-        queues: the tree; jobs belong to queues without children.
+        inner: places jobs. It sees only admitted jobs, each with the number of GPUs that it requests and no other.
+        queues: the tree; jobs belong to queues without children. Without any, each tenant is a queue, in one cohort,
+            and has an equal part of the cluster's GPUs.
         fair_sharing: whether shares order admission and preemption between queues.
         strategies: with fair sharing, the rules tried in this order: "final" is LessThanOrEqualToFinalShare, "initial"
             is LessThanInitialShare.
+        local: queues by the names of tenants that are no queues themselves; a tenant with several is refused.
+        overcommit: whether quotas may sum to more GPUs than the cluster has. Jobs are then admitted that wait for GPUs
+            while they hold quota, as in Kueue.
 
     Raises:
-        MurmurationError: a setting is unknown, the tree is contradictory, or the inner scheduler resizes jobs.
+        MurmurationError: a setting is unknown, or the tree is contradictory.
     """
 
     preemptive = True
@@ -40,36 +46,101 @@ class Kueue:
     def __init__(
         self,
         inner: Scheduler,
-        queues: Iterable[QueueSettings],
+        queues: Iterable[QueueSettings] = (),
         fair_sharing: bool = True,
-        strategies: tuple[str, ...] = ("final", "initial"),
+        strategies: Sequence[str] = ("final", "initial"),
+        local: Mapping[str, Sequence[str]] | None = None,
+        overcommit: bool = False,
     ) -> None:
-        if getattr(inner, "elastic", False):
-            name = type(inner).__name__
-            raise MurmurationError(
-                f"Kueue: {name} changes numbers of GPUs, which quotas would not see; take Fifo or Srtf"
-            )
         self.inner, self.queues, self.fair_sharing = inner, tuple(queues), fair_sharing
-        self.strategies = tuple(strategies)
+        self.strategies, self.local, self.overcommit = tuple(strategies), dict(local or {}), overcommit
         self.information = getattr(inner, "information", "estimate")
-        self._tree = QueueTree(self.queues)
-        self._preemption = Preemption(self._tree, fair_sharing, self.strategies)
+        self._start(self.queues)
+
+    def _start(self, queues: Iterable[QueueSettings]) -> None:
+        self._tree = QueueTree(queues)
+        self._preemption = Preemption(self._tree, self.fair_sharing, self.strategies)
         self._admitted: dict[JobId, Admitted] = {}
 
+    def around(self, inner: Scheduler) -> "Kueue":
+        """Return the same queues before another scheduler."""
+        return Kueue(inner, self.queues, self.fair_sharing, self.strategies, self.local, self.overcommit)
+
+    def describe(self) -> list[str]:
+        """Return the settings in force, as short lines, and those of the inner scheduler."""
+        leaves = self._tree.leaves
+        rule = f"fair sharing ({', '.join(self.strategies)})" if self.fair_sharing else "no fair sharing"
+        size = f"{len(leaves)} queues of {self._tree.total:g} GPUs" if leaves else "a queue for each tenant"
+        inner = getattr(self.inner, "describe", None)
+        return [f"behind Kueue: {size}, {rule}", *(inner() if callable(inner) else [])]
+
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Begin a new episode with no job admitted."""
-        self._tree = QueueTree(self.queues)
-        self._preemption = Preemption(self._tree, self.fair_sharing, self.strategies)
-        self._admitted = {}
+        """Begin a new episode with no job admitted.
+
+        Raises:
+            MurmurationError: quotas sum to more GPUs than the cluster has, without `overcommit`.
+        """
+        self._start(self.queues)
+        total, there = self._tree.total, cluster.num_gpus
+        if total > there and not self.overcommit:
+            raise MurmurationError(
+                f"Kueue: quotas sum to {total:g} GPUs, and {cluster.name} has {there}: admitted jobs would wait for "
+                "GPUs; lower nominal quotas, or set overcommit=true"
+            )
         self.inner.reset(cluster, rng)
+
+    def queue_of(self, tenant: str) -> str:
+        """Return the queue of a tenant.
+
+        Raises:
+            MurmurationError: there is none without children, or there are several.
+        """
+        leaves = self._tree.leaves
+        found = [tenant] if tenant in leaves else self.local.get(tenant, ())
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise MurmurationError(
+                f"tenant {tenant}: has LocalQueues of several queues ({', '.join(found)}), and its jobs do not say "
+                "which; give it one"
+            )
+        raise MurmurationError(
+            f"tenant {tenant or '(none)'}: is no queue that takes jobs, and no LocalQueue leads to one; queues are "
+            f"{', '.join(leaves)[:200]}"
+        )
+
+    def doubts(self, jobs: Iterable[tuple[str, int]], num_gpus: int) -> list[str]:
+        """Return lines on jobs that are larger than their queues, and on quotas that a cluster cannot hold.
+
+        Args:
+            jobs: tenant and GPUs of each.
+            num_gpus: GPUs of the cluster.
+
+        Raises:
+            MurmurationError: a tenant has no queue.
+        """
+        larger = Counter(queue for tenant, gpus in jobs if gpus > self._tree.most(queue := self.queue_of(tenant)))
+        lines = [
+            f"{count:,} jobs of queue {queue} ask for more GPUs than it can ever have, {self._tree.most(queue):g}, and "
+            "are never admitted"
+            for queue, count in larger.items()
+        ]
+        if self._tree.total > num_gpus:
+            lines.append(
+                f"quotas sum to {self._tree.total:g} GPUs, and the cluster has {num_gpus}: admitted jobs may hold "
+                "quota and wait for GPUs"
+            )
+        return lines
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Admit jobs, stop victims, and let the inner scheduler place what is admitted.
 
         Raises:
-            MurmurationError: a job's tenant is no queue without children, or the inner scheduler needs what an
-                admission layer cannot show.
+            MurmurationError: a job's tenant has no queue, or the inner scheduler needs what an admission layer cannot
+                show or gives a job another number of GPUs than it requests.
         """
+        if not self._tree.settings:
+            self._start(_equal_queues(view))
         waiting = view.queued.tolist()
         present = {*waiting, *view.running.tolist()}
         for job in [job for job in self._admitted if job not in present]:
@@ -78,6 +149,12 @@ class Kueue:
         self._admit(view, [job for job in waiting if job not in self._admitted])
         seen = AdmittedView(view, self._admitted)
         allocation = self.inner.schedule(seen)
+        for job, placement in allocation.changes.items():
+            if placement is not None and placement.num_gpus != view.num_gpus[job]:
+                raise MurmurationError(
+                    f"Kueue: {type(self.inner).__name__} gives job {job} {placement.num_gpus} GPUs, and it holds quota "
+                    f"for {view.num_gpus[job]}; take a scheduler that keeps numbers of GPUs"
+                )
         for job in running - self._admitted.keys():
             allocation.stop(job)
         return allocation
@@ -91,13 +168,9 @@ class Kueue:
         lines: dict[str, list[Admitted]] = {}
         for job in waiting:
             spec = view.job(job)
-            if self._tree.children.get(spec.tenant, True):
-                raise MurmurationError(
-                    f"job {job}: its tenant {spec.tenant or '(none)'} is no queue that takes jobs; "
-                    f"queues are {', '.join(name for name, below in self._tree.children.items() if not below)[:200]}"
-                )
-            lines.setdefault(spec.tenant, []).append(
-                Admitted(job, spec.tenant, spec.num_gpus, spec.priority, spec.submit_time, view.time)
+            queue = self.queue_of(spec.tenant) if self.queues else str(view.tenant[job])
+            lines.setdefault(queue, []).append(
+                Admitted(job, queue, spec.num_gpus, spec.priority, spec.submit_time, view.time)
             )
         for line in lines.values():
             line.sort(key=Admitted.rank, reverse=True)  # the next one stands last
@@ -133,8 +206,17 @@ def _drop_refused(line: list[Admitted], refused: set[tuple[str, float, float]]) 
     return line
 
 
+def _equal_queues(view: ClusterView) -> list[QueueSettings]:
+    """Return a queue for each tenant, by number, with an equal part of the GPUs."""
+    tenants = range(len(view.quotas))
+    part = view.cluster.num_gpus / len(tenants)
+    return [QueueSettings("all"), *(QueueSettings(str(number), "all", part) for number in tenants)]
+
+
 class AdmittedView:
-    """A view of the cluster in which jobs that are not admitted neither wait nor run; all else is forwarded.
+    """A view of the cluster in which jobs that are not admitted neither wait nor run, and none is elastic.
+
+    All else is forwarded.
 
     Args:
         view: the cluster.
@@ -165,6 +247,27 @@ class AdmittedView:
     def running(self) -> IntArray:
         """int64[num_running]: jobs that run and stay admitted."""
         return self._kept(self._view.running)
+
+    @property
+    def min_gpus(self) -> IntArray:
+        """int64[num_submitted]: GPUs requested."""
+        return self._view.num_gpus
+
+    @property
+    def max_gpus(self) -> IntArray:
+        """int64[num_submitted]: GPUs requested."""
+        return self._view.num_gpus
+
+    def job(self, job: JobId) -> JobSpec:
+        """Return the job as submitted, with no range of GPUs."""
+        spec = self._view.job(job)
+        return replace(spec, min_gpus=spec.num_gpus, max_gpus=spec.num_gpus) if spec.elastic else spec
+
+    def attained_service(self, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs)]: GPU-seconds; 0 of jobs that wait for admission, which would look like ended ones."""
+        waiting = self._view.queued[~np.isin(self._view.queued, self._jobs)]
+        served: FloatArray = np.where(np.isin(jobs, waiting), 0.0, self._view.attained_service(jobs))
+        return served
 
     @property
     def shares(self) -> IntArray:

@@ -59,7 +59,7 @@ SIMULATOR_SCHEDULERS = ("tiresias_pollux",)
 # scheduler=all leaves them out: they must be named.
 NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS, *PACKING_SCHEDULERS, *SIMULATOR_SCHEDULERS)
 # Optional groups, in which Hydra ignores a wrong choice.
-CHECKED_GROUPS = ("experiment", "task", "network", "estimator", "predictor", "world")
+CHECKED_GROUPS = ("experiment", "task", "network", "estimator", "predictor", "world", "queueing")
 
 
 def hydra_arguments(words: Sequence[str], config_name: str, schedulers: str | None) -> tuple[list[str], list[str]]:

@@ -112,6 +112,7 @@ def describe_problem(cfg: DictConfig) -> ProblemSpec:
         cfg.seed,
         build_object(as_component(cfg.task), Task) if cfg.get("task") else None,
         as_component(cfg.world) if cfg.get("world") else None,
+        as_component(cfg.queueing) if cfg.get("queueing") else None,
     )
 
 

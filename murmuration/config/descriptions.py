@@ -53,11 +53,12 @@ class ProblemSpec:
     seed: int  # not negative
     task: Task | None
     world: Component | None = None  # a distribution of worlds, in place of the others
+    queueing: Component | None = None  # admits jobs before every scheduler
 
     @property
     def hashed(self) -> dict[str, Any]:
         """The options that the hash of a task covers; it covers the cluster as it is built."""
-        parts = (self.performance, self.estimator, self.predictor, self.scenario, self.workload)
+        parts = (self.performance, self.estimator, self.predictor, self.scenario, self.workload, self.queueing)
         return {**{part.key: without_defaults(part) for part in parts if part}, "seed": self.seed}
 
 

@@ -109,8 +109,12 @@ def find_worlds(problem: ProblemSpec) -> WorldDistribution:
     return found
 
 
-def build_schedulers(components: Mapping[str, Component]) -> dict[str, Scheduler]:
+def build_schedulers(components: Mapping[str, Component], queueing: Component | None = None) -> dict[str, Scheduler]:
     """Build schedulers, by name.
+
+    Args:
+        components: the schedulers.
+        queueing: what admits jobs before each of them; None for nothing.
 
     Raises:
         ChoiceError: an object that is no scheduler.
@@ -122,7 +126,14 @@ def build_schedulers(components: Mapping[str, Component]) -> dict[str, Scheduler
             raise ChoiceError(
                 f"{name}: {type(scheduler).__name__} has no {' and no '.join(lacks)}; a scheduler needs both"
             )
-    return built
+    return put_behind(queueing, built)
+
+
+def put_behind(queueing: Component | None, schedulers: Mapping[str, Scheduler]) -> dict[str, Scheduler]:
+    """Return the schedulers behind what admits jobs, each behind its own; as they are if that is None."""
+    if queueing is None:
+        return dict(schedulers)
+    return {name: build_object(queueing, Scheduler, inner=each) for name, each in schedulers.items()}
 
 
 def find_workloads(inputs: RunInputs, split: str | None, episodes: int | None = None) -> Sequence[Workload]:

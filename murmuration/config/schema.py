@@ -41,6 +41,7 @@ GROUPS = (
     ConfigGroup("estimator", setup=True),
     ConfigGroup("predictor", setup=True),
     ConfigGroup("world", setup=True),
+    ConfigGroup("queueing"),
     *(ConfigGroup(name) for name in ("agent", "env", "trainer", "market")),
     ConfigGroup("experiment", alone=False),
     *(ConfigGroup(name, alone=False, of_scenario=True) for name in ("contention", "failures", "reconfiguration")),

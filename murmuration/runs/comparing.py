@@ -28,6 +28,7 @@ from murmuration.config.inputs import (
     find_workloads,
     leave_out,
     limit_slow,
+    put_behind,
 )
 from murmuration.config.provenance import add_provenance, trace_hashes
 from murmuration.records.recorded import Recorded, consult_records, read_bounds
@@ -91,7 +92,8 @@ def play_comparison(
     inputs = build_inputs(run.problem)
     workloads = find_workloads(inputs, run.split, run.episodes)
     left_out = leave_out(run) | leave_out_unable(run.schedulers, workloads, run.optional)
-    built = {name: scheduler for name, scheduler in build_schedulers(run.schedulers).items() if name not in left_out}
+    able = {name: each for name, each in run.schedulers.items() if name not in left_out}
+    built = build_schedulers(able, run.problem.queueing)
     about = describe_task(run.problem, inputs, run.split, len(workloads))
     if folder is not None:
         add_provenance(folder, traces=trace_hashes(inputs.source), **about)
@@ -101,7 +103,8 @@ def play_comparison(
         wide_console(quiet=quiet).print(line, style="dim")
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
-    schedulers = {**(built_before or {}), **{name: each for name, each in built.items() if name not in taken}}
+    before = put_behind(run.problem.queueing, built_before or {})
+    schedulers = {**before, **{name: each for name, each in built.items() if name not in taken}}
     tell = partial(print, flush=True) if not quiet else lambda _: None
     with saying_what_is_kept(recorded), telling_compilations(list(schedulers), tell):
         comparison = run_comparison(

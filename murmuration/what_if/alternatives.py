@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from baselines.kueue import Kueue, behind_kueue
 from baselines.slurm.site_conf import expand_node_names
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
@@ -73,6 +74,7 @@ class Alternatives:
             "constraints": self._constraints,
             "limit-accuracy": _limit_accuracy,
             "slurm-conf": self._slurm_conf,
+            "queues": self._queues,
         }
 
     def incumbent(self) -> Play:
@@ -80,7 +82,8 @@ class Alternatives:
         return self._play(self._question.incumbent, self._world())
 
     def _world(self) -> PlayedWorld:
-        return PlayedWorld(self._replay.workload, self._replay.setup, self._today)
+        world = PlayedWorld(self._replay.workload, self._replay.setup, self._today)
+        return self._queues(world, self._question.queues) if self._question.queues else world
 
     def make(self, changes: Sequence[str]) -> Play:
         """Return a play with some changes at once.
@@ -111,10 +114,15 @@ class Alternatives:
 
     def _policy(self, world: PlayedWorld, value: str) -> PlayedWorld:
         if not Path(value).exists():
-            return replace(world, scheduler=self._scheduler(value))
+            return _placed_by(world, self._scheduler(value))
         from murmuration.runs.policies import load_policy  # needs torch
 
-        return replace(world, scheduler=load_policy(value))
+        return _placed_by(world, load_policy(value))
+
+    def _queues(self, world: PlayedWorld, value: str) -> PlayedWorld:
+        """Let the scheduler place what queues of Kueue admit; a job's queue is in the record, or its tenant's."""
+        inner = world.scheduler.inner if isinstance(world.scheduler, Kueue) else world.scheduler
+        return replace(_by_queue(world), scheduler=behind_kueue(inner, value, overcommit=True))
 
     def _slurm_conf(self, world: PlayedWorld, value: str) -> PlayedWorld:
         return replace(world, scheduler=self._scheduler("slurm", replace(self._question, slurm_conf=value)))
@@ -147,9 +155,33 @@ class Alternatives:
         return _on(world, kept)
 
 
+def _placed_by(world: PlayedWorld, scheduler: Scheduler) -> PlayedWorld:
+    """Return a world in which another scheduler places the jobs, behind the queues that are there."""
+    if isinstance(world.scheduler, Kueue):
+        scheduler = world.scheduler.around(scheduler)
+    return replace(world, scheduler=scheduler)
+
+
+def _by_queue(world: PlayedWorld) -> PlayedWorld:
+    """Return a world in which tenants are namespace/queue, where the record has the queue of a job."""
+    past, load = world.workload.recorded, world.workload
+    if past is None or not any(past.queue) or "/" in "".join(load.tenants):
+        return world
+    names = [
+        f"{load.tenants[tenant]}/{queue}" if queue else load.tenants[tenant]
+        for tenant, queue in zip(load.jobs["tenant"].tolist(), past.queue, strict=True)
+    ]
+    tenants, jobs = tuple(dict.fromkeys(names)), load.jobs.copy()
+    number = {name: place for place, name in enumerate(tenants)}
+    jobs["tenant"] = [number[name] for name in names]
+    return replace(world, workload=replace(load, jobs=jobs, tenants=tenants))
+
+
 def _label(change: str) -> str:
     """Return a change as tables call it: policies by their names, or by those of their folders."""
     name, _, value = change.partition("=")
+    if name == "queues":
+        return f"queues={Path(value).name}"
     return Path(value).name if name == "policy" else change
 
 

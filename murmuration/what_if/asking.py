@@ -12,6 +12,7 @@ import numpy as np
 import yaml
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
+from baselines import Kueue
 from baselines.slurm import Slurm
 from envs.cluster import node_groups
 from envs.evaluation.files import write_frame, write_whole
@@ -50,11 +51,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--accounting", default="", help="what sacctmgr -P show assoc tree and show qos print")
     parser.add_argument("--reservations", default="", help="what scontrol --oneliner show reservation prints")
     parser.add_argument("--reader", default="slurm", help="of conf/workload; default: slurm")
-    parser.add_argument("--incumbent", default="slurm", help="the scheduler of today; default: slurm")
+    parser.add_argument("--queues", default="", help="Kueue's queues of today, as kubectl prints them")
+    parser.add_argument(
+        "--incumbent", default="", help="the scheduler of today; default: slurm, or fifo_backfill behind --queues"
+    )
     parser.add_argument("--config-dir", help="a folder with your own clusters, workloads and schedulers")
     for name, about in CHANGES.items():
         parser.add_argument(f"--{name}", action="append", default=[], metavar="X", help=f"{about}; may be repeated")
     parser.add_argument("--new-conf", action="append", default=[], metavar="X", help="another slurm.conf")
+    parser.add_argument("--new-queues", action="append", default=[], metavar="X", help="other queues of Kueue")
     parser.add_argument("--together", action="store_true", help="play all changes at once, as one alternative")
     parser.add_argument("--split", default="all", help="part that is measured: test, which policies have not seen")
     parser.add_argument("--warm-up", type=float, default=7.0, help="days before that part to play, too; default: 7")
@@ -88,22 +93,7 @@ def find_answer(typed: argparse.Namespace) -> WhatIfAnswer:
     """Play what the parser has read, and return the answer; for errors see `ask`."""
     if typed.processes < 1:
         raise ChoiceError(f"--processes {typed.processes}: must be at least 1")
-    question = Question(
-        typed.jobs,
-        typed.options,
-        typed.reader,
-        typed.cluster,
-        typed.slurm_conf,
-        typed.accounting,
-        typed.reservations,
-        typed.incumbent,
-        typed.config_dir,
-        typed.restart,
-        typed.split,
-        typed.warm_up,
-    )
-    changes = [f"{name}={value}" for name in CHANGES for value in getattr(typed, name.replace("-", "_"))]
-    changes += [f"slurm-conf={value}" for value in typed.new_conf]
+    question, changes = read_question(typed)
     with wide_console().status("reading the trace"):
         replay = read_replay(question)
     makes = Alternatives(question, replay)
@@ -122,9 +112,39 @@ def find_answer(typed: argparse.Namespace) -> WhatIfAnswer:
         {label: each for label, each in found.items() if isinstance(each, Fates) and label != incumbent.label},
         {label: each for label, each in found.items() if isinstance(each, str)},
         {each.label: each.stretch for each in plays},
-        [*list_settings_in_force({incumbent.label: incumbent.scheduler}), *say_mismatches(incumbent)],
+        [
+            *list_settings_in_force({incumbent.label: incumbent.scheduler}),
+            *list_settings_in_force(
+                {each.label: each.scheduler for each in plays[1:] if isinstance(each.scheduler, Kueue)}
+            ),
+            *say_mismatches(incumbent),
+            *say_doubts(plays),
+        ],
         find_unlimited(incumbent, plays),
     )
+
+
+def read_question(typed: argparse.Namespace) -> tuple[Question, list[str]]:
+    """Return what is asked, and the changes, each `<name>=<value>`."""
+    question = Question(
+        typed.jobs,
+        typed.options,
+        typed.reader,
+        typed.cluster,
+        typed.slurm_conf,
+        typed.accounting,
+        typed.reservations,
+        typed.incumbent or ("fifo_backfill" if typed.queues else "slurm"),
+        typed.config_dir,
+        typed.restart,
+        typed.split,
+        typed.warm_up,
+        typed.queues,
+    )
+    changes = [f"{name}={value}" for name in CHANGES for value in getattr(typed, name.replace("-", "_"))]
+    changes += [f"slurm-conf={value}" for value in typed.new_conf]
+    changes += [f"queues={value}" for value in typed.new_queues]
+    return question, changes
 
 
 def play_with_bar(plays: Sequence[Play], processes: int) -> dict[str, Fates | str]:
@@ -145,6 +165,17 @@ def find_unlimited(incumbent: Play, plays: Sequence[Play]) -> list[str]:
     if not (isinstance(slurm, Slurm) and slurm.in_force.limits_anything):
         return []
     return [each.label for each in plays if not isinstance(each.scheduler, Slurm)]
+
+
+def say_doubts(plays: Sequence[Play]) -> list[str]:
+    """Say which jobs are larger than their queues, and which quotas are larger than the cluster."""
+    lines = []
+    for play in plays:
+        if isinstance(play.scheduler, Kueue):
+            jobs, tenants = play.workload.jobs, play.workload.tenants
+            sizes = zip((tenants[each] for each in jobs["tenant"].tolist()), jobs["num_gpus"].tolist(), strict=True)
+            lines += play.scheduler.doubts(sizes, play.setup.cluster.num_gpus)
+    return [f"attention: {line}" for line in dict.fromkeys(lines)]
 
 
 def say_mismatches(play: Play) -> list[str]:

@@ -41,6 +41,7 @@ class Question:
     restart: Seconds = 300.0  # of a job that was stopped or moved
     split: str = "all"  # of the trace, which is measured; test is the part that no policy is trained on
     warm_up: float = 7.0  # days before it that are played, too
+    queues: str = ""  # a file of Kueue's objects; "" for no queues
 
 
 @dataclass(frozen=True)

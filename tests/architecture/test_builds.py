@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from baselines import Fifo, Kueue  # noqa: E402
 from envs.scheduling import Scheduler  # noqa: E402
 from murmuration.config.building import build_object  # noqa: E402
 from murmuration.config.choices import list_choices  # noqa: E402
@@ -89,7 +90,13 @@ def test_a_tuning_builds_its_scheduler_at_both_ends_of_every_range(name):
     assert tuning.reference in list_choices("scheduler")
 
 
+def test_queueing_stands_before_a_scheduler():
+    made = build_object(as_component(choices_of("queueing")["kueue"]), Scheduler, inner=Fifo())
+    assert isinstance(made, Kueue)
+    assert choices_of("queueing")["none"].queueing is None
+
+
 def test_no_group_is_left_out():
     """Tasks are built by tests/unit/records/test_tasks.py, worlds by tests/unit/episodes/test_worlds.py."""
     groups = {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert groups == {*BUILT_BARE, "network", "task", "workload", "experiment", "tuning", "world"}
+    assert groups == {*BUILT_BARE, "network", "task", "workload", "experiment", "queueing", "tuning", "world"}

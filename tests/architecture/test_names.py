@@ -46,6 +46,7 @@ OF_EVENTS = [f"envs/simulation/{name}.py" for name in ("reference/log", "world/c
 OF_EVENTS += [f"tests/unit/simulation/{name}.py" for name in ("plays", "test_engine", "test_failures", "test_rules")]
 ALLOWED_IN_FILE = {
     ("tests/unit/workloads/test_kubernetes.py", "kind"): "the field of Kubernetes' API",
+    ("tests/unit/baselines/test_kueue_objects.py", "kind"): "the field of Kubernetes' API",
     ("tests/conformance/audit.py", "kind"): "the kind of an event",
     **{(path, "kind"): "the kind of an event" for path in OF_EVENTS},
     ("deployment/kubernetes/adapter.py", "kind"): "the field of Kubernetes' API",

@@ -9,20 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines import Fifo, Kueue, Las, Sia, Srtf
+from baselines import Fifo, Kueue, Las, Sia, Srtf, Starling
 from baselines.kueue import QueueSettings, QueueTree
 from envs.scheduling import ClusterView
-from envs.types import Allocation, JobSpec, MurmurationError
+from envs.types import Allocation, ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.golden.playground import play, restarts, times, two_nodes
 
 TEAMS = (QueueSettings("all"), QueueSettings("a", "all", 4), QueueSettings("b", "all", 4))
 
 
-def of_teams(*rows: tuple[float, int, float, str], priorities: Sequence[float] = ()) -> Workload:
+def of_teams(
+    *rows: tuple[float, int, float, str], priorities: Sequence[float] = (), elastic: tuple[int, int] = (0, 0)
+) -> Workload:
     """Create jobs from (submit time, GPUs, seconds on these, queue) and their priorities."""
     specs = [
-        JobSpec(i, at, gpus, gpus * seconds, "any", tenant=name) for i, (at, gpus, seconds, name) in enumerate(rows)
+        JobSpec(i, at, gpus, gpus * seconds, "any", *elastic, tenant=name)
+        for i, (at, gpus, seconds, name) in enumerate(rows)
     ]
     return Workload.of(
         [replace(spec, priority=each) for spec, each in zip(specs, priorities or [0.0] * 99, strict=False)]
@@ -142,11 +145,37 @@ def test_strict_queue_waits_for_its_first_job(strict: bool, last: tuple[float, f
     assert result[2] == ((15, 20) if strict else last)
 
 
-def test_unknown_queues_and_elastic_schedulers_are_refused():
-    with pytest.raises(MurmurationError, match="job 0: its tenant c is no queue that takes jobs; queues are a, b"):
+class _Greedy(Fifo):
+    """Gives each job four GPUs, whatever it is shown."""
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        allocation = view.allocation()
+        for job in view.queued.tolist():
+            allocation.pack(job, 4)
+        return allocation
+
+
+@pytest.mark.parametrize("inner", [Starling, Sia])
+def test_elastic_schedulers_keep_the_numbers_of_gpus_that_quotas_count(inner: type):
+    """Alone they give a job more than the 2 GPUs that it asks for; behind queues of 4 GPUs they do not."""
+    rows = of_teams((0, 2, 10, "a"), (0, 2, 10, "b"), elastic=(1, 8))
+    assert max(play(inner(), rows, two_nodes()).log.shares["gpus"]) > 2
+    assert max(play(Kueue(inner(), TEAMS), rows, two_nodes()).log.shares["gpus"]) == 2
+
+
+def test_without_queues_tenants_have_equal_parts():
+    """a borrows b's half of 8 GPUs, and gives it back at 3."""
+    rows = (0, 4, 20, "a"), (0, 4, 20, "a"), (3, 4, 10, "b")
+    assert times(play(Kueue(Fifo()), of_teams(*rows), two_nodes())) == [(0, 20), (0, 30), (3, 13)]
+
+
+def test_unknown_queues_and_other_sizes_are_refused():
+    with pytest.raises(MurmurationError, match="tenant c: is no queue that takes jobs, .* queues are a, b"):
         play(Kueue(Fifo(), TEAMS), of_teams((0, 1, 1, "c")), two_nodes())
-    with pytest.raises(MurmurationError, match="Sia changes numbers of GPUs"):
-        Kueue(Sia(), TEAMS)
+    with pytest.raises(MurmurationError, match="quotas sum to 8 GPUs, and one node has 4"):
+        play(Kueue(Fifo(), TEAMS), of_teams((0, 1, 1, "a")), ClusterSpec((NodeSpec("plain", 4),), "one node"))
+    with pytest.raises(MurmurationError, match="_Greedy gives job 0 4 GPUs, and it holds quota for 2"):
+        play(Kueue(_Greedy(), TEAMS), of_teams((0, 2, 1, "a"), elastic=(1, 4)), two_nodes())
     with pytest.raises(MurmurationError, match="strategies are"):
         Kueue(Fifo(), TEAMS, strategies=("initial", "final"))
 

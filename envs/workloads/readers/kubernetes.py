@@ -67,7 +67,7 @@ class KubernetesTrace:
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; row numbers are those of items, from 1. See `TraceReader.read`."""
-        found, rows, table = _table(path, _read_items(path), strict)
+        found, rows, table = _table(path, read_items(path), strict)
         unread: Counter[str] = Counter()
         asked: dict[str, list[Any]] = defaultdict(list)
         for row, facts in enumerate(found):
@@ -157,8 +157,16 @@ ASKED: dict[str, Any] = {"num_gpus": 0, "min_gpus": 0, "max_nodes": 0, "mig_prof
 """Columns of what a job asks for, with the values of rows that are no job."""
 
 
-def _read_items(path: Path) -> list[Any]:
-    """Return the items of all lists, and single items, of a file."""
+def read_items(path: Path, command: str = COMMAND) -> list[Any]:
+    """Return the items of all lists, and single items, of a file of JSON or YAML; values are texts in YAML.
+
+    Args:
+        path: the file.
+        command: makes such a file, for messages.
+
+    Raises:
+        TraceError: it cannot be read, is neither, or has no items.
+    """
     content = read_text(path)
     most = most_characters() // CHARACTERS_PER_VALUE
     if sum(map(content.count, ",[{\n")) > 2 * most:
@@ -167,13 +175,13 @@ def _read_items(path: Path) -> list[Any]:
         found = _documents(path, content)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())[:160]
-        raise TraceError(f"{path}: is neither JSON nor YAML ({reason}); make the file with  {COMMAND}") from error
+        raise TraceError(f"{path}: is neither JSON nor YAML ({reason}); make the file with  {command}") from error
     entries: list[Any] = []
     for document in found:
         listed = document.get("items") if isinstance(document, dict) and "items" in document else document
         entries += listed if isinstance(listed, list) else [] if listed in (None, "", "null") else [listed]
     if not any(isinstance(entry, dict) for entry in entries):
-        raise TraceError(f"{path}: has no list of items; make the file with  {COMMAND}")
+        raise TraceError(f"{path}: has no list of items; make the file with  {command}")
     return entries
 
 

@@ -1,6 +1,6 @@
 """The `Scheduler` protocol, and the `ClusterView` on which a scheduler decides."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -206,6 +206,14 @@ class ClusterView(Protocol):
     @property
     def quotas(self) -> IntArray:
         """int64[num_tenants]: GPUs guaranteed to each tenant; by default all GPUs of the cluster."""
+        ...
+
+    @property
+    def queue_limits(self) -> Mapping[str, Mapping[str, int]]:
+        """Most GPUs that jobs may hold at once, by queue and GPU type; an allocation beyond that is refused.
+
+        A queue is named with all above it, such as research/vision. A job is in the one whose last part is its tenant.
+        """
         ...
 
     @property

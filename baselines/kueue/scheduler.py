@@ -9,6 +9,7 @@ import numpy as np
 
 from baselines.kueue.preemption import Admitted, Preemption
 from baselines.kueue.queue_tree import QueueSettings, QueueTree
+from baselines.within_limits import keep_within_limits
 from envs.scheduling import ClusterView, Scheduler
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, JobSpec, MurmurationError
 
@@ -157,6 +158,7 @@ class Kueue:
                 )
         for job in running - self._admitted.keys():
             allocation.stop(job)
+        keep_within_limits(allocation, view)
         return allocation
 
     def _leave(self, job: JobId) -> None:

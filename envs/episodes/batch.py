@@ -60,6 +60,11 @@ class EpisodeBatch(ABC):
                 "throughputs yet; train with env=options, or with information.throughput=exact and evaluate the policy "
                 "as a scheduler"
             )
+        if setup.scenario.queue_limits:
+            raise MurmurationError(
+                "scenario.queue_limits: environments do not know limits of queues yet; train without them, and "
+                "evaluate the policy as a scheduler with queueing=limits"
+            )
         if hides and predicts:
             raise MurmurationError(
                 f"information.work is predicted and information.throughput {setup.scenario.information.throughput}: "

@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from envs.metrics.timeline import counted_once, owner_leaves, segments
+from envs.metrics.timeline import counted_once, owner_leaves, segments, step_function
 from envs.performance import find_throughput
-from envs.simulation import EndReason, EventKind, RunResult, Setup
+from envs.simulation import EndReason, EventKind, RunResult, Scenario, Setup
 from envs.simulation.world.throughput import level_nodes, node_level
-from envs.types import BoolArray, Configuration, ExecutionPlan, FloatArray, ImpossibleResultError, IntArray
+from envs.types import BoolArray, Configuration, ExecutionPlan, FloatArray, ImpossibleResultError, IntArray, plain_type
 from envs.types.dependency import NOT_OK, OK
 from envs.workloads import Workload
 from envs.workloads.classes import classes_of
@@ -55,6 +55,7 @@ class Audit:
     - entries: each job enters the queue when it is submitted, or once its begin time has come and the jobs on which it
       depends have ended; it leaves then if its dependency can no longer be met;
     - limits: no job holds GPUs longer than its time limit allows, and those that end at it have held them for as long;
+    - queues: at no instant do the jobs of a queue hold more GPUs than its limits allow;
     - GPU-seconds: the attained service of each job is the sum over the log of GPUs times time;
     - work: a finished job had its placements for long enough to process its samples at the throughput alone. Where
       nothing slows a placement down (no shared cores or memory, contention or failures), the samples are exactly the
@@ -85,6 +86,7 @@ class Audit:
         check_capacity(result)
         check_service(result)
         check_limits(result)
+        check_queue_limits(result, self.setup.scenario)
         placements = self.check_work(result)
         return AuditCounts(len(result.log), len(result.records), placements)
 
@@ -365,6 +367,33 @@ def check_limits(result: RunResult) -> None:
             f"job {jobs[place]} held GPUs from t = {own['time'][starts[place]]:g} to {left[place]:g} s, with a time "
             f"limit of {limit[place]:g} s",
         )
+
+
+def check_queue_limits(result: RunResult, scenario: Scenario) -> None:
+    """Check that the jobs of each queue, and of those below it, never hold more GPUs than they may.
+
+    Raises:
+        ImpossibleResultError: they do; names queue, time and both figures.
+    """
+    if not scenario.queue_limits:
+        return
+    held = segments(result.log, result.end_time)
+    paths = {queue.split("/")[-1]: f"{queue}/" for queue in scenario.queue_limits}
+    paths |= {queue: f"{queue}/" for queue in scenario.queue_limits}
+    own = np.array([paths.get(tenant, "") for tenant in result.workload.tenants])
+    of = own[result.workload.jobs["tenant"][held["job"]]]
+    types = np.array([plain_type(node.gpu_type) for node in result.cluster.nodes])[held["node"]]
+    for queue, row in scenario.queue_limits.items():
+        for gpu_type, most in row.items():
+            mine = held[np.char.startswith(of, f"{queue}/") & ((types == gpu_type) | (gpu_type == "all"))]
+            jumps = np.concatenate([mine["gpus"], -mine["gpus"]])
+            times, total = step_function(np.concatenate([mine["start"], mine["end"]]), jumps)
+            if (total > most).any():
+                place = int(np.argmax(total > most))
+                raise _error(
+                    result,
+                    f"queue {queue} holds {total[place]} GPUs ({gpu_type}) at t = {times[place]:g} s, not {most}",
+                )
 
 
 def stays(result: RunResult, start_delays: FloatArray, restart_delays: FloatArray) -> npt.NDArray[np.void]:

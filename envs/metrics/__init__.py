@@ -16,6 +16,7 @@ from envs.metrics.jobs import (
     times_to_start,
     waits,
 )
+from envs.metrics.queues import QUEUE_FIGURES, figures_of_queues, shares_of_queues
 from envs.metrics.summary import (
     LimitShares,
     Summary,
@@ -40,9 +41,26 @@ from envs.metrics.timeline import (
     segments,
 )
 
-__all__ = ["SEGMENT", "WAIT", "LimitShares", "Summary", "average_contention", "bounded_slowdowns"]
-__all__ += ["censored_completion_times", "departures", "figures_of_jobs", "find_waits", "finish_time_fairness"]
+__all__ = ["QUEUE_FIGURES", "SEGMENT", "WAIT", "LimitShares", "Summary", "average_contention", "bounded_slowdowns"]
+__all__ += [
+    "censored_completion_times",
+    "departures",
+    "figures_of_jobs",
+    "figures_of_queues",
+    "find_waits",
+    "finish_time_fairness",
+]
 __all__ += ["finished_jobs", "fragmentation", "gpu_hours", "gpus_held", "jain_index", "job_completion_times"]
 __all__ += ["jobs_in_system", "jobs_waiting", "limit_shares", "makespan", "mean_jobs_in_system", "measured_span"]
 __all__ += ["merge_summaries"]
-__all__ += ["percentile", "queue_share", "segments", "slowdowns", "summarise", "times_to_start", "utilisation", "waits"]
+__all__ += [
+    "percentile",
+    "queue_share",
+    "segments",
+    "shares_of_queues",
+    "slowdowns",
+    "summarise",
+    "times_to_start",
+    "utilisation",
+    "waits",
+]

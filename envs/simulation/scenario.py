@@ -148,6 +148,9 @@ class Scenario:
     contention: Contention = field(default_factory=lambda: Contention("off"))  # slowdown by co-located jobs
     failures: Failures | None = None  # None: nodes never fail
     quotas: Mapping[str, int] = field(default_factory=dict)  # GPUs guaranteed to each tenant; shown, not enforced
+    # Most GPUs that jobs may hold at once, by queue and GPU type ("all" for every type); enforced. A job is in the
+    # queue whose last part is its tenant, and counts in those above: research counts what research/vision holds.
+    queue_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     worker_shares: Literal["proportional", "equal"] = "proportional"  # how unequal GPUs divide a mini-batch
     statistical_efficiency: EfficiencySetting = "measured"  # progress per sample at the batch sizes that jobs choose
     batch_sizes: Literal["chosen", "usual"] = "chosen"  # whether schedulers may choose them where they are offered
@@ -200,6 +203,7 @@ class Scenario:
         for tenant, quota in self.quotas.items():
             if quota < 0:
                 raise MurmurationError(f"scenario.quotas: tenant {tenant} has {quota} GPUs; it must be 0 or more")
+        _check_queue_limits(self.queue_limits)
 
     def offered_batches(self, performance: PerformanceModel) -> BatchSizes:
         """Return the batch sizes that jobs may choose under a performance model."""
@@ -212,3 +216,25 @@ class Scenario:
         cost = self.reconfiguration
         first = np.array([cost.seconds(without_constraints(model), first=True) for model in models])
         return first, np.array([cost.seconds(without_constraints(model)) for model in models])
+
+
+def _check_queue_limits(limits: Mapping[str, Mapping[str, int]]) -> None:
+    """Check names and numbers; the cluster's types are checked where there is one."""
+    own: dict[str, str] = {}
+    for queue, row in limits.items():
+        name = queue.rpartition("/")[2]
+        if not all(queue.split("/")) or not row:
+            raise MurmurationError(
+                f"scenario.queue_limits: {queue!r} needs names, such as research/vision, and GPUs by type"
+            )
+        if name in own:
+            raise MurmurationError(
+                f"scenario.queue_limits: {own[name]} and {queue} are both the queue of tenant {name}; rename one"
+            )
+        own[name] = queue
+        for gpu_type, most in row.items():
+            if not (isinstance(most, int) and most > 0):
+                raise MurmurationError(
+                    f"scenario.queue_limits.{queue}.{gpu_type} is {most!r}; it must be a whole number above 0, or no "
+                    "job can ever pass"
+                )

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
@@ -18,6 +19,7 @@ from envs.simulation.world.arrays import World, world_of
 from envs.simulation.world.exact import PARTS, ExactThroughputs, whole_parts
 from envs.simulation.world.ideal import ideal_throughput
 from envs.simulation.world.job_classes import JobClasses
+from envs.simulation.world.queue_limits import QueueLimits
 from envs.simulation.world.requested import REQUESTED, plan_requested
 from envs.simulation.world.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.world.state import State
@@ -78,6 +80,11 @@ class SimulatedEpisode(ABC):
         """A fresh generator for the scheduler, the same for every scheduler on the same seed."""
         return scheduler_rng(self.scheduler_seed)
 
+    @cached_property
+    def queue_limits(self) -> QueueLimits:
+        """What the queues may hold."""
+        return QueueLimits(self.scenario.queue_limits, self.cluster)
+
     @property
     def world(self) -> World:
         """The engine's arrays for compiled code; a new object after the log has grown."""
@@ -118,6 +125,7 @@ class SimulatedEpisode(ABC):
         try:
             self._check_kept(changes)
             self._check_constraints(changes)
+            self._check_queues(changes)
             self._plan(changes)
         except AllocationError:
             del self.plans[known_plans:]
@@ -153,6 +161,21 @@ class SimulatedEpisode(ABC):
             held = {job: self.view.placement(job).gpus for job in self.view.running.tolist() if job not in changes}
             held |= {job: placement.gpus for job, placement in placed.items()}
             classes.check_alone(held, {job: int(rows[job]) for job in held})
+
+    def _check_queues(self, changes: dict[JobId, Placement | None]) -> None:
+        """Check that no queue gets more GPUs than it may hold."""
+        limits = self.queue_limits
+        if not limits.rules:
+            return
+        last = self.cluster.num_nodes - 1
+        shares = self.view.shares
+        rows = [tuple(row) for row in shares[~np.isin(shares[:, 0], list(changes))].tolist()]
+        for job, placement in changes.items():
+            if placement is not None and self._is_there(job):
+                rows += [(job, node, gpus) for node, gpus in placement.gpus.items() if 0 <= node <= last]
+        table = np.array(rows, np.int64).reshape(-1, 3)
+        of = self.workload.jobs["tenant"][table[:, 0]]
+        limits.refuse(limits.held(self.workload.tenants, of, table[:, 1], table[:, 2]))
 
     def _guests_to_keep(self, changes: dict[JobId, Placement | None]) -> dict[JobId, Placement]:
         """Placements of the guests of jobs that are changed, but stay on their GPUs: the guests stay beside them."""

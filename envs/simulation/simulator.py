@@ -72,6 +72,7 @@ class Simulator(WholeEpisode):
         self._done = np.zeros(len(self._present))
         self._sampled = np.full(len(workload), -1.0)  # when each job began in the placement that was seen last
         self._seen = np.zeros((2 * setup.cluster.num_gpus, len(Seen._fields)), np.int64)
+        self.queue_limits.check_passable(workload)
         if logging:
             state.grow_log()
         generators = np.random.default_rng(noise), np.random.default_rng(outages)
@@ -238,6 +239,8 @@ def _play(scheduler: Scheduler, simulator: Engine) -> bool:
     if not isinstance(simulator, SimulatedEpisode):
         return False
     if simulator.beliefs is not None or simulator.predictions is not None or simulator.workload.shapes:
+        return False
+    if simulator.scenario.queue_limits:  # `apply` checks them
         return False
     if simulator.scenario.preemption == "never" and getattr(scheduler, "preemptive", True):  # `apply` checks it
         return False

@@ -24,6 +24,7 @@ from envs.simulation import RunResult, Setup
 from envs.workloads import Workload
 from murmuration.reports.marl_eval import to_marl_eval
 from murmuration.reports.page import markdown_page
+from murmuration.reports.queues import plot_queue_shares, write_queue_table
 from murmuration.reports.side_by_side import side_by_side
 from murmuration.reports.table import duration, print_table
 from murmuration.reports.tradeoff import jct_and_cpu_time
@@ -140,6 +141,9 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
     read from records, gantt_<scheduler>.png. side_by_side.png has the first of these schedulers, a trained
     policy if there is one, and the best of the others.
 
+    Where jobs have several tenants, queues.csv has the figures of each (`envs.metrics.figures_of_queues`), and
+    queue_shares.png their parts of the cluster over time in the first workload.
+
     failed_<scheduler>.txt has the trace of a scheduler that failed.
 
     Returns:
@@ -165,6 +169,9 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
     if len(played) > 1:
         one, *others = played
         pictures["side_by_side"] = side_by_side(played[one], played[min(others, key=comparison.order.index)])
+    if extras.setup and (queued := write_queue_table(comparison, extras.setup.scenario, folder / "queues.csv")):
+        forms.append("queues.csv")
+        pictures["queue_shares"] = plot_queue_shares(queued)
     for name, figure in pictures.items():
         write_figure(folder / f"{name}.png", figure, DOTS_PER_INCH)
     return [*(folder / form for form in forms), *(folder / f"{name}.png" for name in pictures)]

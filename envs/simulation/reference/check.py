@@ -6,6 +6,7 @@ from dataclasses import replace
 from envs.simulation.reference.constraints import check_alone, check_place
 from envs.simulation.reference.objects import PARTS, Job, JobStatus, Node, down_to_parts
 from envs.simulation.reference.pairs import Requested, check_pair, gpus_then, owners_after, works_as_before
+from envs.simulation.reference.queues import check_queues
 from envs.simulation.reference.rules import ReferenceRules
 from envs.types import AllocationError, JobId, NodeId, PerformanceError, Placement, PreemptionError, Seconds
 
@@ -35,6 +36,7 @@ def check_requested(
             raise PreemptionError(f"job {job} runs, and keeps what it has until it ends (scenario.preemption)")
     active = [job for job in jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
     check_alone(requested, active)
+    check_queues(rules.setup.scenario.queue_limits, requested, active, nodes)
     owners = owners_after(requested, active)
     for guest, owner in owners.items():
         if guest in requested:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -163,6 +164,11 @@ class ReferenceView:
         """int64[num_tenants]: GPUs guaranteed to each tenant; all of the cluster's where the scenario sets none."""
         quotas, tenants = self._engine.scenario.quotas, self._engine.workload.tenants
         return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in tenants], dtype=np.int64)
+
+    @property
+    def queue_limits(self) -> Mapping[str, Mapping[str, int]]:
+        """Most GPUs that jobs may hold, by queue and GPU type; see `Scenario.queue_limits`."""
+        return MappingProxyType(self._engine.scenario.queue_limits)
 
     @property
     def shares_cpu_memory(self) -> bool:

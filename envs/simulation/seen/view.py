@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -261,6 +262,11 @@ class StateView:
         """int64[num_tenants]: GPUs guaranteed to each tenant; all of the cluster's where the scenario sets none."""
         quotas, tenants = self._engine_side.setup.scenario.quotas, self._engine_side.workload.tenants
         return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in tenants])
+
+    @property
+    def queue_limits(self) -> Mapping[str, Mapping[str, int]]:
+        """Most GPUs that jobs may hold, by queue and GPU type; see `Scenario.queue_limits`."""
+        return MappingProxyType(self._engine_side.setup.scenario.queue_limits)
 
     @property
     def shares_cpu_memory(self) -> bool:

@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from baselines.fifo import Fifo
+from baselines.kueue.compiled import play_behind_queues
 from baselines.kueue.preemption import Admitted, Preemption
 from baselines.kueue.queue_tree import QueueSettings, QueueTree
+from baselines.parts.placing import best_fit
 from baselines.within_limits import keep_within_limits
 from envs.scheduling import ClusterView, Scheduler
+from envs.simulation import SimulatedEpisode
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, JobSpec, MurmurationError
 
 
@@ -133,6 +137,24 @@ class Kueue:
             )
         return lines
 
+    def play(self, simulator: SimulatedEpisode) -> bool:
+        """Play a whole episode in compiled code; return False where the inner scheduler or a rule needs `schedule`.
+
+        Raises:
+            MurmurationError: a job's tenant has no queue.
+        """
+        inner = self.inner
+        if type(inner) is not Fifo or inner.backfill == "easy" or inner.find is not best_fit:
+            return False
+        workload = simulator.workload
+        tree = QueueTree(self.queues or _equal_queues(simulator.cluster.num_gpus, len(workload.tenants)))
+        names = workload.tenants if self.queues else map(str, range(len(workload.tenants)))
+        number = {name: place for place, name in enumerate(tree.settings)}
+        used = set(workload.jobs["tenant"].tolist())
+        of = [number[self.queue_of(name) if self.queues else name] if i in used else 0 for i, name in enumerate(names)]
+        queues = np.array(of, np.int64)[workload.jobs["tenant"]]
+        return play_behind_queues(simulator, tree, queues, self.strategies, self.fair_sharing, inner.backfill == "skip")
+
     def schedule(self, view: ClusterView) -> Allocation:
         """Admit jobs, stop victims, and let the inner scheduler place what is admitted.
 
@@ -141,7 +163,7 @@ class Kueue:
                 show or gives a job another number of GPUs than it requests.
         """
         if not self._tree.settings:
-            self._start(_equal_queues(view))
+            self._start(_equal_queues(view.cluster.num_gpus, len(view.quotas)))
         waiting = view.queued.tolist()
         present = {*waiting, *view.running.tolist()}
         for job in [job for job in self._admitted if job not in present]:
@@ -208,11 +230,10 @@ def _drop_refused(line: list[Admitted], refused: set[tuple[str, float, float]]) 
     return line
 
 
-def _equal_queues(view: ClusterView) -> list[QueueSettings]:
+def _equal_queues(num_gpus: int, num_tenants: int) -> list[QueueSettings]:
     """Return a queue for each tenant, by number, with an equal part of the GPUs."""
-    tenants = range(len(view.quotas))
-    part = view.cluster.num_gpus / len(tenants)
-    return [QueueSettings("all"), *(QueueSettings(str(number), "all", part) for number in tenants)]
+    part = num_gpus / num_tenants
+    return [QueueSettings("all"), *(QueueSettings(str(number), "all", part) for number in range(num_tenants))]
 
 
 class AdmittedView:

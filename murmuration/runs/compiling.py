@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
+from baselines import Fifo, Kueue
 from envs.evaluation.compiling import CompilingColumn
 from envs.options import OptionRules, OptionSpec
 from envs.pictures.texts import TaskText, TextConsole
@@ -57,6 +58,8 @@ def _episodes(task: str) -> Iterator[_Step]:
     workload = Workload.of([*find_workloads(inputs, run.split, 1)[0]][:NUM_JOBS])
     left_out = leave_out(run)
     schedulers = {name: each for name, each in build_schedulers(run.schedulers).items() if name not in left_out}
+    if task == TASKS[0]:
+        schedulers["kueue"] = Kueue(Fifo("skip"))
     if task == TASKS[0] and find_spec("torch") and find_spec("safetensors"):
         from murmuration.config.choices import find_shipped
         from murmuration.runs.policies import load_policy  # needs torch

@@ -29,6 +29,7 @@ BENCHMARKS = {
     "traces": ("traces", "measure_traces"),
     "bounds": ("bounds", "measure_bounds"),
     "slurm": ("slurm", "measure_slurm"),
+    "queues": ("queues", "measure_queues"),
     "what_if": ("what_if", "measure_what_if"),
     "published": ("published", "measure_published"),
     "workers": ("workers", "measure_workers"),

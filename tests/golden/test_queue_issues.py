@@ -39,7 +39,8 @@ def test_kueue_10131_priority_between_equal_teams(order: str, fair: bool, victim
     """Each team runs 4 GPUs: a's job is urgent, b's is normal, c's is not. c asks for 4 of its own 8.
 
     Teams a and b borrow 2 of 4 each, so that their shares are equal. Fair sharing takes from either, whatever the
-    priorities (in the report, at random; here, from the one that comes last): from a, too. Without fair sharing it is the least urgent job, c's own.
+    priorities (in the report, at random; here, from the one that comes last): from a, too. Without fair sharing it is
+    the least urgent job, c's own.
     """
     tree = QueueTree(teams_of(order))
     admitted = [

@@ -24,7 +24,6 @@ from envs.evaluation.playing import play_one, simulator_of
 from envs.evaluation.task import hash_text
 from envs.metrics import job_completion_times
 from envs.metrics.bounds import Relaxation
-from envs.metrics.time_prices import TimePrices
 from envs.simulation import WORLD_VERSION, RunResult, Setup
 from envs.simulation.compiled.kernel_cache import find_kernel_folder
 from envs.types import MurmurationError, Seconds
@@ -189,13 +188,7 @@ class ProgramEvaluator:
     def _bound(self, workload: Workload, relaxation: Relaxation) -> Seconds:
         """Return the larger of the lower bounds that hold for the measured jobs, as tables have it."""
         measured = np.flatnonzero(workload.measured)
-        found = relaxation.of_jobs(measured).mean_jct()
-        if self.setup.scenario.batch_sizes != "usual":
-            return found
-        try:
-            return max(found, TimePrices.of(workload, self.setup, measured).mean_jct())
-        except MurmurationError:  # these bounds do not cover the workload
-            return found
+        return relaxation.of_jobs(measured).mean_jct()
 
 
 def _mean_jct(run: RunResult) -> Seconds:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,7 +130,7 @@ def test_other_schedulers_do_not_change_a_result():
 
 def test_a_learned_row_names_its_training_seed():
     """The other rows do not, and without learned rows nothing is said."""
-    learned = InOrder()
+    learned: Any = InOrder()
     learned.training_seed = 5
     workloads, setup = [Workload.of([JobSpec(0, 0.0, 1, 10.0, "any")])], Setup(CLUSTER, IdealModel())
     found = compare_schedulers({"policy": learned, "fifo": Fifo()}, workloads, setup, 0)

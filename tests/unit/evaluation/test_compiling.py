@@ -2,6 +2,7 @@
 
 import io
 import re
+from typing import Any
 
 import numba
 import pytest
@@ -35,7 +36,8 @@ def test_a_column_counts_functions_while_they_are_compiled():
 
 
 def test_one_line_says_what_is_compiled_and_one_how_much_it_was(monkeypatch):
-    told, announced = [], []
+    told: list[str] = []
+    announced: list[Any] = []
     monkeypatch.setattr("envs.evaluation.compiling.on_first_compilation", announced.append)
     with telling_compilations(["srtf", "starling"], told.append):
         for event in (announced[0], start_event, start_event, end_event, end_event):

@@ -102,7 +102,8 @@ def test_the_table_is_over_all_runs(tmp_path, capsys):
 
 def test_runs_that_differ_in_seed_alone_are_one_row_and_one_point(tmp_path, capsys):
     """Two loads with two seeds each, of which one training has no test rows."""
-    runs, jct = [], iter((10.0, 20.0, 30.0, 50.0))
+    runs: list[FinishedRun] = []
+    jct = iter((10.0, 20.0, 30.0, 50.0))
     for load in (0.5, 1.5):
         for seed in (0, 1):
             folder = run_with(tmp_path / f"{load}-{seed}", policy=(next(jct), 0.5))
@@ -115,7 +116,8 @@ def test_runs_that_differ_in_seed_alone_are_one_row_and_one_point(tmp_path, caps
     ]
     assert numbers_of(groups["settings"].tolist()) == ("workload.load", [0.5, 1.5])
     assert numbers_of(["a=1 b=2", "a=1 b=3"]) == numbers_of(["a=x", "a=y"]) == ("", [0.0, 1.0])
-    line = chart(groups).axes[0].containers[0].lines[0]
+    bars: Any = chart(groups).axes[0].containers[0]
+    line = bars.lines[0]
     assert np.array(line.get_xydata()).tolist() == [[0.5, 15.0], [1.5, 40.0]]
 
 

@@ -56,8 +56,8 @@ CHARTS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "environment steps of a training episode": [LENGTH],
         "mean JCT of training episodes (s)": ["train/mean_jct"],
         "validation: cost by task (s)": ["validation/.*/cost$"],
+        "validation: makespan by task (s; of bids, the gain as a fraction)": ["validation/.*/makespan$"],
         "validation: gain in mean JCT by task (fraction)": ["validation/.*/jct$"],
-        "validation: gain in makespan by task (fraction)": ["validation/.*/makespan$"],
     },
     "Learning": {
         "norm of the gradient": ["learner/gradient_norm"],

@@ -55,7 +55,7 @@ def draw_scene(scene: Scene, palette: "Palette | None" = None) -> Frame:
     for n in range(len(scene.owners)):
         draw_node(draw, scene, layout, n, palette)
     draw_edges(draw, scene, layout)
-    draw_jobs(draw, scene, layout, palette)
+    draw_job_list(draw, scene, layout, palette)
     draw_sentences(draw, scene, layout)
     return np.asarray(picture, np.uint8).copy()
 
@@ -80,7 +80,7 @@ class Palette:
         if scene.time < self._time:
             self._number.clear()
         self._time = scene.time
-        beside = neighbours(scene, rows)
+        beside = adjacent_jobs(scene, rows)
         for job, others in beside.items():
             known = {self._number[other] for other in others if other in self._number}
             if job in self._number and self._number[job] not in known:
@@ -92,7 +92,7 @@ class Palette:
             )
 
 
-def neighbours(scene: Scene, rows: int) -> dict[int, set[int]]:
+def adjacent_jobs(scene: Scene, rows: int) -> dict[int, set[int]]:
     """Return for each job on GPUs, in the order of nodes, the jobs on adjacent ones; columns have `rows` nodes."""
     found: dict[int, set[int]] = {int(job): set() for row in scene.owners for job in row if job >= 0}
     pairs = [pair for row in scene.owners for pair in pairwise(row)]
@@ -207,7 +207,7 @@ def draw_edges(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
         draw.arc((left - width, upper, left + width, lower), 270, 90, EDGE, thick)
 
 
-def draw_jobs(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout, palette: Palette) -> None:
+def draw_job_list(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout, palette: Palette) -> None:
     """List the jobs that run and that wait, as many as there is room for, and explain the bars."""
     left, top = layout.queue + 12, HEADER
     draw.line((layout.queue, HEADER - 4, layout.queue, layout.foot - MARGIN), LINE, 1)

@@ -77,8 +77,7 @@ def compare_schedulers(
     raise_if_nothing_ran(runs, inapplicable, failures)
     chosen = next((name for name in (reference, "fifo") if name in runs), "")
     ran = workloads[: max(map(len, runs.values()))]  # fewer than all if all schedulers are slow ones
-    settings = describe_settings(ran, setup, seed) | dict(about or {}) | {"job_time": share_job_time(runs, setup)}
-    settings |= find_training_seeds(schedulers, runs)
+    settings = describe_settings(ran, setup, seed) | dict(about or {}) | describe_runs(schedulers, runs, setup)
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
     relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,), known_bounds)
@@ -144,6 +143,11 @@ def check_comparable(schedulers: Collection[str], workloads: Sequence[Workload],
         raise MurmurationError("comparison: no workload to run; widen the split of the workload source")
     if reference and reference not in schedulers:
         raise MurmurationError(f"reference {reference!r} is not compared; choose one of {', '.join(schedulers)}")
+
+
+def describe_runs(schedulers: Mapping[str, Any], runs: Mapping[str, Any], setup: Setup) -> dict[str, Any]:
+    """Return settings that say where job times come from, and with what seeds learned schedulers were trained."""
+    return {"job_time": share_job_time(runs, setup), **find_training_seeds(schedulers, runs)}
 
 
 def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from envs.evaluation.frames import event_frame, frame_of_runs, job_frame
 from envs.evaluation.job_time import describe_job_time
 from envs.evaluation.names import find_name
 from envs.evaluation.plain_values import plain
-from envs.evaluation.said_of_runs import cut_short, describe_counts, describe_training, names_batches
+from envs.evaluation.said_of_runs import cut_short, describe_counts, names_batches, say_training_seeds
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, median_half_width, method_for
 from envs.metrics import Summary, merge_summaries
 from envs.metrics.bounds import Relaxation
@@ -219,7 +219,7 @@ class Comparison:
             *(f"Cut short: {name}: {why}." for name, results in self.runs.items() for why in cut_short(results)),
             *describe_job_time(self.settings.get("job_time", {})),
             *(f"Note: {note}." for note in self.settings.get("notes", ())),
-            *describe_training(self.settings.get("training_seeds", {})),
+            *say_training_seeds(self.settings.get("training_seeds", {})),
             *self.remarks,
         ]
 

@@ -15,7 +15,7 @@ def find_training_seeds(schedulers: Mapping[str, Any], ran: Collection[str]) -> 
     return {"training_seeds": seeds} if seeds else {}
 
 
-def describe_training(seeds: Mapping[str, int]) -> list[str]:
+def say_training_seeds(seeds: Mapping[str, int]) -> list[str]:
     """Say how many training seeds the learned rows of a table have; nothing without any."""
     told = ", ".join(f"{name} {seed}" for name, seed in seeds.items())
     return [f"One training seed each: {told}. Intervals of a row are over workloads, not over seeds."] if seeds else []

@@ -34,12 +34,12 @@ def summarise_multirun(runs: Sequence[FinishedRun], folder: Path) -> pd.DataFram
     Returns:
         The content of multirun.csv.
     """
-    table = pd.DataFrame(row for run in runs for row in rows_of(run, swept_options(runs)))
+    table = pd.DataFrame(row for run in runs for row in multirun_rows(run, swept_options(runs)))
     console, title = wide_console(), f"{len(runs)} runs"
     if "mean_jct" in table and table["mean_jct"].notna().any():
         groups = over_seeds(table)
-        console.print(printed(groups, title))
-        write_figure(folder / "multirun.png", chart(groups), DOTS_PER_INCH)
+        console.print(multirun_table(groups, title))
+        write_figure(folder / "multirun.png", draw_multirun(groups), DOTS_PER_INCH)
     else:
         console.print(title)
     if "refused" in table:
@@ -58,7 +58,7 @@ def swept_options(runs: Sequence[FinishedRun]) -> set[str]:
     return {option for option, count in counts.items() if count < len(runs)}
 
 
-def rows_of(run: FinishedRun, swept: set[str]) -> list[dict[str, Any]]:
+def multirun_rows(run: FinishedRun, swept: set[str]) -> list[dict[str, Any]]:
     """Return the rows of multirun.csv of one run; `settings` are its swept options without the seed."""
     options = [option.lstrip("+") for option in run.options if option in swept]
     seed = next((option.partition("=")[2] for option in options if option.startswith("seed=")), "")
@@ -92,7 +92,7 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def printed(groups: pd.DataFrame, title: str) -> Table:
+def multirun_table(groups: pd.DataFrame, title: str) -> Table:
     """Return the result of `over_seeds` as a table for a terminal."""
     unit, word = unit_for(float(groups["jct"].median()))
     found = Table(title=title, title_justify="left", box=None)
@@ -105,7 +105,7 @@ def printed(groups: pd.DataFrame, title: str) -> Table:
     return found
 
 
-def chart(groups: pd.DataFrame) -> Figure:
+def draw_multirun(groups: pd.DataFrame) -> Figure:
     """Draw the mean JCT of each scheduler over the settings; bars are from the least to the greatest over seeds.
 
     One setting with numbers is an axis with a line for each scheduler; other settings are places side by side.

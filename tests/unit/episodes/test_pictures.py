@@ -21,12 +21,12 @@ from envs.episodes.drawing import (
     WIDTH,
     Layout,
     Palette,
+    adjacent_jobs,
     brief,
     clock,
     draw_scene,
     font,
     ink_on,
-    neighbours,
     shorten_to,
 )
 from envs.episodes.film import film_episode, write_film
@@ -207,11 +207,11 @@ def test_jobs_side_by_side_differ_in_colour_and_keep_it():
     scene, palette = scene_of(40), Palette()
     palette.update(scene, 20)
     before = [palette.colour(job) for job in range(40)]
-    assert neighbours(scene, 20)[19] == {18}
+    assert adjacent_jobs(scene, 20)[19] == {18}
     moved = [np.array([n, 100 + n, *row[2:]]) for n, row in enumerate(scene.owners)]
     palette.update(replace(scene, time=9.0, owners=moved), 20)
     assert [palette.colour(job) for job in range(40)] == before
-    for job, others in neighbours(replace(scene, owners=moved), 20).items():
+    for job, others in adjacent_jobs(replace(scene, owners=moved), 20).items():
         assert palette.colour(job) not in {palette.colour(other) for other in others}
     palette.update(replace(scene, time=1.0, owners=moved[20:]), 20)
     assert palette.colour(0) is None, "another episode has begun"

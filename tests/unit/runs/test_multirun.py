@@ -24,7 +24,7 @@ from murmuration.config.outcomes import (
     rows_with_figures,
     write_outcome,
 )
-from murmuration.runs.multirun import chart, numbers_of, over_seeds, summarise_multirun
+from murmuration.runs.multirun import draw_multirun, numbers_of, over_seeds, summarise_multirun
 from murmuration.runs.policies import load_policies, seed_folders
 from murmuration.runs.seeds import train_seeds
 from tests.unit.runs.test_scripts import SMALL, here, run
@@ -116,7 +116,7 @@ def test_runs_that_differ_in_seed_alone_are_one_row_and_one_point(tmp_path, caps
     ]
     assert numbers_of(groups["settings"].tolist()) == ("workload.load", [0.5, 1.5])
     assert numbers_of(["a=1 b=2", "a=1 b=3"]) == numbers_of(["a=x", "a=y"]) == ("", [0.0, 1.0])
-    bars: Any = chart(groups).axes[0].containers[0]
+    bars: Any = draw_multirun(groups).axes[0].containers[0]
     line = bars.lines[0]
     assert np.array(line.get_xydata()).tolist() == [[0.5, 15.0], [1.5, 40.0]]
 

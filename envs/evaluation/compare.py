@@ -42,9 +42,9 @@ def compare_schedulers(
 ) -> Comparison:
     """Run every workload under every scheduler.
 
-    A scheduler that raises an error, or whose allocation is refused, has no figures; `Comparison.failures` says why,
-    and the comparison continues with the next scheduler. The same holds for a scheduler whose results cannot be: every
-    run is recomputed from its event log (`Audit`), and no mean JCT may be below its lower bound.
+    A scheduler that raises an error, or whose allocation is refused, has no figures, and `Comparison.failures` says
+    why. The same holds for one whose results cannot be: every run is recomputed from its event log (`Audit`), and no
+    mean JCT may be below its lower bound.
 
     Args:
         schedulers: schedulers by the name shown in results.
@@ -70,9 +70,8 @@ def compare_schedulers(
         Exception: the only scheduler failed; its own error.
     """
     check_comparable([*schedulers, *(recorded or {})], workloads, reference)
-    played = play_schedulers(
-        schedulers, workloads, setup, seed, num_workloads or {}, optional, progress, listener, spread
-    )
+    counts = num_workloads or {}
+    played = play_schedulers(schedulers, workloads, setup, seed, counts, optional, progress, listener, spread)
     runs, inapplicable, failures = sort_played({**(left_out or {}), **dict(played), **(recorded or {})})
     raise_if_nothing_ran(runs, inapplicable, failures)
     chosen = next((name for name in (reference, "fifo") if name in runs), "")
@@ -80,9 +79,8 @@ def compare_schedulers(
     settings = describe_settings(ran, setup, seed) | dict(about or {}) | describe_runs(schedulers, runs, setup)
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
-    relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,), known_bounds)
-    found = Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations, failures)
-    return refuse_below_bound(found)
+    least = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,), known_bounds)
+    return refuse_below_bound(Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, least, failures))
 
 
 def sort_played(

@@ -56,7 +56,7 @@ Factors = dict[tuple[str, int, int], tuple[FloatArray, ...]]  # by model, GPU ty
 _KEPT: dict[int, tuple[Made, Factors]] = {}  # by the identity of a table of throughputs
 
 
-class Spread(NamedTuple):
+class GpuSpread(NamedTuple):
     """So many GPUs on so many nodes.
 
     Fields:
@@ -150,13 +150,15 @@ class ColumnBuilder:
         """Return the same if the scheduler may choose any batch size that is offered within the job's own range."""
         name, ranges = self.workload.models[model], np.array([[sizes[0], sizes[-1]]])
         throughputs, limit = most_throughputs(name, ranges, own, self.setup)
-        return self._joined([self._columns(model, Spread(n, 0, throughputs[:, n], limit[n])) for n in sizes.tolist()])
+        return self._joined(
+            [self._columns(model, GpuSpread(n, 0, throughputs[:, n], limit[n])) for n in sizes.tolist()]
+        )
 
     def _joined(self, parts: list[tuple[FloatArray, float]]) -> tuple[FloatArray, float]:
         columns = undominated(np.concatenate([rows for rows, _ in parts] or [np.zeros((0, 5))]))
         return columns[np.argsort(columns[:, 4], kind="stable")], max((most for _, most in parts), default=0.0)
 
-    def _spreads(self, model: int, gpus: int) -> Iterator[Spread]:
+    def _spreads(self, model: int, gpus: int) -> Iterator[GpuSpread]:
         """Yield the numbers of nodes on which a model may run on so many GPUs, at the batch size of the simulator."""
         cluster, table, name = self.setup.cluster, self.table, self.workload.models[model]
         covered = self.links.active and self.links.covers_plans(name)
@@ -165,9 +167,9 @@ class ColumnBuilder:
             if nodes == 1:
                 throughputs[self.supply.node_gpus < gpus] = 0.0
             limit = self.links.throughput(name, gpus, nodes, self.links.fastest) if covered else np.inf
-            yield Spread(gpus, nodes, throughputs, limit)
+            yield GpuSpread(gpus, nodes, throughputs, limit)
 
-    def _columns(self, model: int, spread: Spread) -> tuple[FloatArray, float]:
+    def _columns(self, model: int, spread: GpuSpread) -> tuple[FloatArray, float]:
         """Return the columns of one spread, and the most samples/s that a job on it reaches."""
         made, top, fastest = [np.zeros((0, 5))], 0.0, float(spread.throughputs.max())
         reached = spread.throughputs >= spread.limit
@@ -185,7 +187,7 @@ class ColumnBuilder:
             made.append(undominated(rows))
         return np.concatenate(made), top
 
-    def _fed(self, model: int, gpu_type: int, spread: Spread) -> tuple[FloatArray, ...]:
+    def _fed(self, model: int, gpu_type: int, spread: GpuSpread) -> tuple[FloatArray, ...]:
         """Return cores and GB for each GPU, and the fraction of throughput that a job keeps with them at most.
 
         float64[c], float64[m] and float64[c, m].

@@ -59,7 +59,7 @@ class Prices(NamedTuple):
     column: IntArray
 
 
-class Workspace(NamedTuple):
+class PriceWorkspace(NamedTuple):
     """Arrays that kernels write.
 
     Fields:
@@ -77,7 +77,7 @@ class Workspace(NamedTuple):
 
 @kernel
 def price_class(
-    columns: FloatArray, jobs: FloatArray, prices: FloatArray, found: Prices, workspace: Workspace
+    columns: FloatArray, jobs: FloatArray, prices: FloatArray, found: Prices, workspace: PriceWorkspace
 ) -> float:
     """Return the sum of the least costs of the jobs of a class, in seconds, and add what they use.
 
@@ -100,7 +100,7 @@ def price_class(
 
 
 @part
-def gains_of(columns: FloatArray, prices: FloatArray, bucket: int, found: Prices, workspace: Workspace) -> None:
+def gains_of(columns: FloatArray, prices: FloatArray, bucket: int, found: Prices, workspace: PriceWorkspace) -> None:
     """Write the largest gain of a class in a bucket for each value: the upper envelope of a line for each column."""
     stack, begins, costs, _ = workspace
     free = True
@@ -109,12 +109,12 @@ def gains_of(columns: FloatArray, prices: FloatArray, bucket: int, found: Prices
             free = free and prices[resource, gpu_type, bucket] == 0.0
     stack[0], begins[0], costs[0], depth = -1, 0.0, 0.0, 1
     for m in range(len(columns) - 1 if free else 0, len(columns)):  # the fastest one if nothing costs
-        gpu_type, speed, cost = int(columns[m, 0]), columns[m, 4], 0.0
+        gpu_type, throughput, cost = int(columns[m, 0]), columns[m, 4], 0.0
         for resource in range(prices.shape[0]):
             cost += columns[m, 1 + resource] * prices[resource, gpu_type, bucket]
         while True:
             below = stack[depth - 1]
-            rise = speed - columns[below, 4] if below >= 0 else speed
+            rise = throughput - columns[below, 4] if below >= 0 else throughput
             begin = (cost - costs[depth - 1]) / rise if rise > 0 else np.inf
             if rise <= 0 and cost >= costs[depth - 1]:
                 break
@@ -269,7 +269,7 @@ class TimePrices:
             edges: float64[num_buckets + 1], seconds, ascending, the first not after the first release.
         """
         shape, most = (len(VALUES), prices.shape[2]), max(map(len, self.columns)) + 1
-        workspace = Workspace(np.empty(most, np.int64), np.empty(most), np.empty(most), np.zeros(prices.shape))
+        workspace = PriceWorkspace(np.empty(most, np.int64), np.empty(most), np.empty(most), np.zeros(prices.shape))
         arrays = np.empty(shape), np.empty((shape[0], shape[1] + 1)), np.empty(shape[0]), np.empty(shape, np.int64)
         there = self.supply[:, :, None] * np.diff(edges)
         total = -float((there * prices).sum())

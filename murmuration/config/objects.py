@@ -60,7 +60,8 @@ def workload_options(jobs: GivenJobs) -> list[str]:
 
     Args:
         jobs: a name of `conf/workload`; the path of a file in the schema murmuration-jobs-1; a `Workload`; or rows of
-            jobs in the columns of that schema, as mappings or as a frame. `submit_time` may be a time of day.
+            jobs in the columns of that schema, as mappings or as a frame. `submit_time` may be a date, durations may be
+            timedeltas, and an `id` that is missing is the row's index.
 
     Raises:
         ChoiceError: it is none of these.
@@ -77,6 +78,12 @@ def workload_options(jobs: GivenJobs) -> list[str]:
         frame = pd.DataFrame(list(jobs))
     else:
         raise ChoiceError(f"workload is {shorten(jobs)}; give a name, a file, a Workload, or rows of jobs")
+    for name in frame.select_dtypes("timedelta"):
+        frame[name] = frame[name].dt.total_seconds()
+    if "submit_time" in frame and all(isinstance(each, str) for each in frame["submit_time"]):
+        frame["submit_time"] = pd.to_datetime(frame["submit_time"])
+    if "id" not in frame:
+        frame["id"] = frame.index.astype(str)
     if "submit_time" in frame and pd.api.types.is_datetime64_any_dtype(frame["submit_time"]):
         zero = frame["submit_time"].min().floor("D")
         frame["submit_time"] = (frame["submit_time"] - zero).dt.total_seconds()

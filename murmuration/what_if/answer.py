@@ -1,6 +1,6 @@
 """The answer: what was recorded, what the incumbent does, and what each alternative would change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -20,6 +20,11 @@ from murmuration.what_if.waits import MINUTE, by_group, figures_of, groups_of, p
 
 UNITS = (("s", 1.0), ("min", MINUTE), ("h", HOUR), ("d", DAY))
 MOST_STEPS = 2_000
+# Groupings that have an order of their own, by what they are sorted; the others begin with the most jobs.
+ORDERED: Mapping[str, Callable[[str], Any]] = {
+    "size": lambda text: int(text.split()[0]),
+    "hour of submission": str,
+}
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,10 @@ class WhatIfAnswer:
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return mean waits, in `unit`, by group and label, by the name of the grouping."""
         found = {name: by_group(self.shown, groups, self.jobs) for name, groups in self.groupings().items()}
+        for name, key in ORDERED.items():
+            if name in found:
+                order = sorted(range(len(found[name])), key=found[name]["group"].map(key).tolist().__getitem__)
+                found[name] = found[name].iloc[order]
         for frame in found.values():
             frame[list(self.shown)] /= self.unit[1]
         return found

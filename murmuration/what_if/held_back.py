@@ -189,7 +189,7 @@ class HeldBack:
             (
                 hours,
                 f"{where}: nothing started for {_span(high - low)} from {self._when(low)} on, though jobs waited that "
-                f"had room ({hours:,.1f} GPU-hours waited): maintenance, or nodes that were drained?",
+                f"had room ({hours:,.1f} GPU-hours waited): maintenance, drained nodes, or no backfill then?",
             )
             for hours, low, high in found[:NAMED]
         ]

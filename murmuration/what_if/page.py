@@ -85,7 +85,8 @@ def _groups(answer: WhatIfAnswer) -> list[str]:
     names = "".join(f"<option>{escape(name)}</option>" for name in tables)
     found = [
         f"<h2>Who gains, who loses?</h2>\n"
-        f'<p>Mean wait ({answer.unit[0]}) by <select id="grouping">{names}</select>, most jobs first. '
+        f'<p>Mean wait ({answer.unit[0]}) by <select id="grouping">{names}</select>, most jobs first; sizes and hours '
+        "stand in their order. "
         f"Coloured where it differs from {escape(answer.incumbent.label)} by more than {LEAST_CHANGE:.0%}.</p>\n"
     ]
     for name, frame in tables.items():

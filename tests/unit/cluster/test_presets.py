@@ -23,7 +23,9 @@ def preset(name: str, *changes: str) -> ClusterSpec:
 def test_each_preset_builds_and_has_the_name_of_its_file(name):
     cluster = preset(name)
     assert cluster.name == name
-    assert {find_parts(plain_type(name)).gpu_type for name in cluster.gpu_types} <= set(gpu_types())
+    undisclosed = {"A10", "G2", "G3"} if name == "openb_6212" else set()  # for worlds without a performance model
+    known = {*gpu_types(), *undisclosed}
+    assert {find_parts(plain_type(name)).gpu_type for name in cluster.gpu_types} <= known
     # Node resources are plain Python numbers, as NodeSpec promises, even if they come from YAML.
     assert all(type(node.cpu_cores) is float and type(node.num_gpus) is int for node in cluster.nodes)
 

@@ -82,9 +82,11 @@ def test_the_window_changes_no_decision():
 
 
 def test_bounds_hold_for_the_measured_jobs(comparison):
+    usual, any_batch = comparison.bounds
     for row in comparison.rows:
-        assert row["mean_jct"] >= comparison.bounds[0]["mean_jct"]
-        assert row["makespan"] >= comparison.bounds[0]["makespan"]
+        bound = any_batch if row["scheduler"] == "starling" else usual  # it chooses batch sizes
+        assert row["mean_jct"] >= bound["mean_jct"]
+        assert row["makespan"] >= bound["makespan"]
     expected = [
         Relaxation.of(run.workload, SETUP).of_jobs(np.flatnonzero(run.workload.measured)).mean_jct()
         for run in comparison.runs["fifo"]

@@ -96,7 +96,7 @@ def test_the_page_of_a_recorded_and_a_played_scheduler_is_drawn(tmp_path):
         mixed = compare_schedulers({"m": InOrder()}, [run.workload], SETUP, recorded={name: recorded}, reference=name)
         assert f"<b>{name}</b>" in html_page(mixed)
         for figure in FIGURES:
-            assert {trace["name"] for trace in ComparisonCharts(mixed).by_model(figure)["data"]} == {"m", name}
+            assert {trace["of"] for trace in ComparisonCharts(mixed).by_model(figure)["data"]} == {"m", name}
 
 
 def test_jobs_that_another_scheduler_left_unfinished_are_excluded_by_rounded_figures(tmp_path):

@@ -388,7 +388,7 @@ def test_parts_are_chosen_by_name():
     }
     assert select_parts(["decisions"]) == {"decisions": decisions.measure_decisions}
     assert list(select_parts(["all"])) == list(BENCHMARKS)
-    assert len(BENCHMARKS) == 15
+    assert len(BENCHMARKS) == 16
 
 
 @pytest.fixture

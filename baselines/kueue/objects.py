@@ -28,7 +28,7 @@ _LIMITS = {"nominal": "nominalQuota", "borrowing_limit": "borrowingLimit", "lend
 
 @dataclass(frozen=True)
 class QueueObjects:
-    """What a file says of queues.
+    """The queues of a file of Kueue's objects.
 
     Attributes:
         queues: of all ClusterQueues and cohorts.

@@ -377,7 +377,7 @@ class Comparison:
 
     @property
     def searched_bounds(self) -> dict[str, Seconds]:
-        """What was searched, or known, for the lower bounds of the compared jobs: `Relaxation.searched` of all."""
+        """The searched or known parts of the lower bounds of all compared jobs, see `Relaxation.searched`."""
         each = (relaxed.searched for of_all in self._relaxed.values() for relaxed in of_all if len(relaxed.alone))
         return {digest: total for searched in each for digest, total in searched.items()}
 

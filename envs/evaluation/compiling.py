@@ -1,4 +1,4 @@
-"""What is being compiled: a line about it, and the number of functions so far beside a progress bar."""
+"""A line on functions that are being compiled, and their number beside a progress bar."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -75,7 +75,7 @@ class GpuSpread(NamedTuple):
 
 @dataclass(frozen=True)
 class Supply:
-    """What a cluster has of each resource, and what a node has.
+    """Resources of a cluster, and of its largest nodes.
 
     Attributes:
         num_gpus: int64[num_gpu_types].

@@ -40,7 +40,7 @@ ROUNDING = 1e-10  # relative, of sums of costs
 
 
 class Prices(NamedTuple):
-    """What a class of jobs gains at some prices; arrays that `gains_of` writes, for each value of a sample and bucket.
+    """Gains of a class of jobs at some prices, for each value of a sample and bucket: arrays that `gains_of` writes.
 
     Fields:
         values: float64[num_values], of a sample.

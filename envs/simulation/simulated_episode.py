@@ -82,7 +82,7 @@ class SimulatedEpisode(ABC):
 
     @cached_property
     def queue_limits(self) -> QueueLimits:
-        """What the queues may hold."""
+        """The limits of queues on this cluster."""
         return QueueLimits(self.scenario.queue_limits, self.cluster)
 
     @property

@@ -13,7 +13,7 @@ import pandas as pd
 from envs.cluster import node_groups
 from envs.evaluation.files import write_frame
 from envs.evaluation.plain_values import plain
-from envs.types import ClusterSpec
+from envs.types import ClusterSpec, constraints_of
 from envs.workloads import Workload
 from envs.workloads.readers.jobs import SCHEMA
 from murmuration.config.errors import ChoiceError
@@ -59,12 +59,12 @@ def workload_options(jobs: GivenJobs) -> list[str]:
     """Return the options for jobs; those that a program holds are written to a file in `runs/jobs`, by their content.
 
     Args:
-        jobs: a name of `conf/workload`; the path of a file in the schema murmuration-jobs-1; a `Workload`; or rows of
-            jobs in the columns of that schema, as mappings or as a frame. `submit_time` may be a date, durations may be
-            timedeltas, and an `id` that is missing is the row's index.
+        jobs: a name of `conf/workload`; the path of a file in the schema murmuration-jobs-1; a `Workload`, all of whose
+            jobs count then; or rows of jobs in the columns of that schema, as mappings or as a frame. `submit_time` may
+            be a date, durations may be timedeltas, and an `id` that is missing is the row's index.
 
     Raises:
-        ChoiceError: it is none of these.
+        ChoiceError: it is none of these, or a `Workload` whose jobs have plans, constraints or dependencies.
     """
     if isinstance(jobs, Path) or (isinstance(jobs, str) and Path(jobs).suffix):
         return ["workload=jobs", f"workload.path={_text(str(jobs))}"]
@@ -100,6 +100,16 @@ def workload_options(jobs: GivenJobs) -> list[str]:
 def _frame_of(workload: Workload) -> pd.DataFrame:
     """Return the jobs of a workload in the columns of the schema."""
     jobs = workload.jobs
+    for what, some in (
+        ("execution plans", any(workload.plans)),
+        ("constraints", any(map(constraints_of, workload.models))),
+        ("dependencies", workload.dependencies),
+        ("begin times", jobs["begin_time"].any()),
+        ("ranges of batch sizes", jobs["max_batch"].any()),
+        ("guarantees", jobs["guaranteed"].any()),
+    ):
+        if some:
+            raise ChoiceError(f"workload: its jobs have {what}; give rows in the columns of {SCHEMA}, which may say so")
     names = {"model": workload.models, "tenant": workload.tenants}
     columns: dict[str, Any] = {name: np.array(known, object)[jobs[name]] for name, known in names.items()}
     numbers = ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus", "time_limit", "priority", "nice")

@@ -166,7 +166,7 @@ class RepeatedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptFrames:
-    """What a comparison keeps of each job."""
+    """Tables of jobs and events that a comparison keeps."""
 
     frames: Literal["csv", "parquet"] | None = setting(
         None, "csv or parquet: write jobs and events of all schedulers that are played, as tables of that form"

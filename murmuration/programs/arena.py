@@ -30,7 +30,7 @@ ENDED_WITHIN: Seconds = 5.0
 
 @dataclass(frozen=True)
 class PlayLimits:
-    """What a program may use in one workload.
+    """Limits on the resources of a program in one workload.
 
     Attributes:
         seconds: of real time for the whole workload, the world's included.

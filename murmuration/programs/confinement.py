@@ -1,4 +1,4 @@
-"""What a process may do that runs a stranger's program: compute, and talk through one socket.
+"""Confine a process that runs a stranger's program: it may compute, and talk through one socket.
 
 Three layers, of which each is used where the system has it: limits of resources (POSIX), Landlock for files, ports and
 signals (Linux 5.13 and later, documentation `userspace-api/landlock`), and a filter of system calls (seccomp, Linux on

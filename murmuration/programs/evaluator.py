@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-import envs.metrics.bounds
-import envs.metrics.time_prices
 from baselines import Srtf
 from envs.evaluation.audit import Audit
 from envs.evaluation.files import file_hash, write_whole
@@ -29,6 +27,7 @@ from envs.simulation.compiled.kernel_cache import find_kernel_folder
 from envs.types import MurmurationError, Seconds
 from envs.workloads import Workload
 from murmuration.config.errors import ChoiceError
+from murmuration.home import ROOT
 from murmuration.library import make_task
 from murmuration.programs.arena import LONGEST_PROGRAM, Arena, PlayLimits, ProgramScheduler
 from murmuration.programs.feedback import describe_losses, describe_worst
@@ -42,7 +41,7 @@ NAME = "program"
 
 @dataclass(frozen=True)
 class Reference:
-    """What a program is measured by in one workload.
+    """The figures by which a program is measured in one workload.
 
     Attributes:
         alone: float64[num_jobs], least seconds of each job.
@@ -164,7 +163,7 @@ class ProgramEvaluator:
     def _reference(self, index: int, workload: Workload) -> Reference:
         """Return what a program is measured by, from memory, the disk, or as it is computed now."""
         source = [*self.options, str(self.seed), str(index), str(WORLD_VERSION), str(workload.window)]
-        source += [file_hash(Path(str(module.__file__))) for module in (envs.metrics.bounds, envs.metrics.time_prices)]
+        source += [file_hash(path) for path in sorted((ROOT / "envs" / "metrics").glob("*.py"))]  # bounds
         key = hash_text("\n".join([*source, hash_text(workload.jobs.tobytes().hex())]))
         if key in self._references:
             return self._references[key]
@@ -174,7 +173,7 @@ class ProgramEvaluator:
         if path is not None and path.is_file():
             bound, srtf = json.loads(path.read_text(encoding="utf-8"))
         else:
-            bound = self._bound(workload, relaxation)
+            bound = relaxation.of_jobs(np.flatnonzero(workload.measured)).mean_jct()  # as tables have it
             world = simulator_of([workload] * (index + 1), self.setup, self.seed or 0, index)
             found = play_one("srtf", Srtf(), world, index, self._audit, refusable=True)
             if not isinstance(found, RunResult):
@@ -184,11 +183,6 @@ class ProgramEvaluator:
                 write_whole(path, json.dumps([bound, srtf]))
         self._references[key] = Reference(relaxation.alone, bound, srtf)
         return self._references[key]
-
-    def _bound(self, workload: Workload, relaxation: Relaxation) -> Seconds:
-        """Return the larger of the lower bounds that hold for the measured jobs, as tables have it."""
-        measured = np.flatnonzero(workload.measured)
-        return relaxation.of_jobs(measured).mean_jct()
 
 
 def _mean_jct(run: RunResult) -> Seconds:

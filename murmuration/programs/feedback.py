@@ -1,4 +1,4 @@
-"""What a run says of its scheduler, in words: where time is lost, and which jobs waited longest, and why."""
+"""Feedback on a scheduler in words: where time is lost, and which jobs waited longest, and why."""
 
 from collections.abc import Sequence
 

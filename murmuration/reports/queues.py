@@ -1,4 +1,4 @@
-"""What a comparison says of queues: a table with a row for each, and a picture of their parts of the cluster."""
+"""Queues in a comparison: a table with a row for each, and a picture of their parts of the cluster."""
 
 from pathlib import Path
 

@@ -11,14 +11,13 @@ from rich.table import Table
 from envs.pictures.gantt import TimeAxis
 from envs.types.units import HOUR
 from murmuration.reports.table import number
-from murmuration.reports.webpage.charts import axis, chart
+from murmuration.reports.webpage.charts import axis, chart, line_style
 from murmuration.reports.webpage.document import packed, slot, static
 from murmuration.reports.webpage.schedules import rounded, time_axis, zero_text
 from murmuration.what_if.answer import WhatIfAnswer
 from murmuration.what_if.hours import by_hour_of_day
 from murmuration.what_if.terminal import advice, change_table, introduce, trust_lines, trust_table
 
-COLOURS = ("#777", "#0b78d0", "#d1495b", "#2e9d4a", "#b8860b", "#8a5cc0", "#00939f", "#c2681b", "#8d6e63", "#c2185b")
 LEAST_CHANGE = 0.05  # of a mean wait, that is coloured
 MOST_ROWS = 200
 
@@ -147,7 +146,7 @@ def _notes(answer: WhatIfAnswer) -> list[str]:
 def _data(answer: WhatIfAnswer) -> dict[str, Any]:
     series, times = answer.series(), answer.grid.times
     span = TimeAxis.over(float(times[0]), float(times[-1]) + answer.grid.step)
-    styles = {label: {"colour": COLOURS[i % len(COLOURS)], "dash": "solid"} for i, label in enumerate(series)}
+    styles = {label: line_style(place) for place, label in enumerate(series)}
     charts = {}
     for name in ("use", "queue"):
         traces = [

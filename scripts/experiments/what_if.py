@@ -1,4 +1,4 @@
-"""What what-if finds on public traces: whether replays may be believed, and what policies learnt there would change.
+"""Replays of public traces, whether they may be believed, and policies that were trained there.
 
 Each trace is played by `murmuration what-if`, with the words of its command line. Policies learn from the first part of
 a trace under Slurm's rules, and are measured on the last one.
@@ -12,6 +12,7 @@ import pandas as pd
 
 from envs.evaluation.files import write_whole
 from envs.evaluation.statistics import Estimate
+from envs.types.units import HOUR
 from envs.workloads.readers.reader import DATA_VARIABLE
 from experiments.performance.reproduction import Reproduction
 from murmuration.config.choices import CONF
@@ -100,7 +101,7 @@ def replay_row(name: str, answer: WhatIfAnswer) -> dict[str, str]:
 def learnt_row(name: str, answer: WhatIfAnswer) -> dict[str, str]:
     """Return mean waits of EASY and the policies relative to Slurm's, and the figures of all: the trace's row."""
     played = [answer.incumbent.label, *answer.others]
-    hours = [answer.figures[each]["p99"] / 3600 for each in played]
+    hours = [answer.figures[each]["p99"] / HOUR for each in played]
     slowdowns = [answer.figures[each]["slowdown"] for each in played]
     return (
         {"trace": name, "jobs": f"{int(answer.jobs.sum()):,}"}

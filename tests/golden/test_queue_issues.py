@@ -1,4 +1,4 @@
-"""What users of Kueue and Volcano reported, as small inputs: what the scheduler does, and what other settings do.
+"""Reports of users of Kueue and Volcano as small inputs, played with their settings and with others.
 
 Numbers of cores in the reports are GPUs here, 50m to a GPU in kueue#3779.
 """

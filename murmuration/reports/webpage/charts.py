@@ -67,12 +67,7 @@ class ComparisonCharts:
         """Return colour, dash of lines and symbol of marks of a scheduler; those shown at first differ most."""
         others = [name for name in self.comparison.schedulers if name not in self.shown]
         place = [*self.shown, *others].index(scheduler)
-        turn = place // len(COLOURS)
-        return {
-            "colour": COLOURS[place % len(COLOURS)].replace("#000000", "var(--ink)"),  # black, and white on a dark page
-            "dash": DASHES[turn % len(DASHES)],
-            "symbol": SYMBOLS[turn % len(SYMBOLS)],
-        }
+        return line_style(place)
 
     def trace(self, scheduler: str, **fields: Any) -> dict[str, Any]:
         """Return a trace in the scheduler's style."""
@@ -248,6 +243,16 @@ class ComparisonCharts:
             if not np.isnan(means).all():
                 found[name] = means
         return found
+
+
+def line_style(place: int) -> dict[str, str]:
+    """Return colour, dash of lines and symbol of marks; the first ones differ most."""
+    turn = place // len(COLOURS)
+    return {
+        "colour": COLOURS[place % len(COLOURS)].replace("#000000", "var(--ink)"),  # black, and white on a dark page
+        "dash": DASHES[turn % len(DASHES)],
+        "symbol": SYMBOLS[turn % len(SYMBOLS)],
+    }
 
 
 def unit_of(known: Mapping[str, FloatArray]) -> tuple[float, str]:

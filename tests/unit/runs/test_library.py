@@ -12,7 +12,8 @@ from hydra.core.global_hydra import GlobalHydra
 import murmuration
 from baselines import Fifo
 from envs.cluster import build_cluster
-from envs.types import MurmurationError
+from envs.types import JobSpec, MurmurationError
+from envs.workloads import Workload
 from murmuration.config.choices import CHECKPOINTS, find_shipped
 from murmuration.config.errors import ChoiceError
 from murmuration.config.provenance import PROVENANCE, SAVED
@@ -266,3 +267,9 @@ def test_what_is_no_cluster_and_no_jobs_is_refused(given, said, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ChoiceError, match=said):
         make_task(**given).workloads()
+
+
+def test_a_workload_with_more_than_rows_say_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ChoiceError, match="workload: its jobs have begin times; give rows"):
+        make_task(cluster="small_16", workload=Workload.of([JobSpec(0, 0.0, 1, 10.0, "resnet50", begin_time=5.0)]))
